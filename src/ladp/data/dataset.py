@@ -1,0 +1,76 @@
+"""What a data set is once it has been read, and what every source of one offers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images as bytes [N, C, H, W] and labels [N], for training and for testing; `writers` [N] says who made each training image."""
+
+    name: str
+    images: torch.Tensor
+    labels: torch.Tensor
+    test_images: torch.Tensor
+    test_labels: torch.Tensor
+    classes: tuple[str, ...]
+    writers: torch.Tensor | None = None
+
+    @property
+    def channels(self) -> int:
+        """1 for grey, 3 for colour."""
+        return self.images.shape[1]
+
+    @property
+    def size(self) -> int:
+        """Height of an image, which is also its width."""
+        return self.images.shape[2]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A data set with what it was read from: the layout found and the digest of every file."""
+
+    dataset: Dataset
+    layout: str
+    digests: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A file at its publisher's address: what `ladp data get` fetches."""
+
+    url: str
+    digest: str
+
+    @property
+    def file(self) -> str:
+        """The name it has under the data directory."""
+        return self.url.rsplit("/", 1)[-1]
+
+
+class Source(Protocol):
+    """One entry of the table of data sets: reading checks the digest of every published file."""
+
+    name: str
+    archive: Archive | None
+
+    def read(self, root: Path) -> Reading:
+        """The data set from its files under `root`."""
+        ...
+
+    def by_hand(self, root: Path) -> str:
+        """What to do when nothing can be fetched, in one line."""
+        ...
+
+
+def pair(images: np.ndarray, labels: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images as byte tensor and labels as int64 tensor, both owning their memory."""
+    return torch.from_numpy(np.array(images, np.uint8)), torch.from_numpy(np.array(labels, np.int64))

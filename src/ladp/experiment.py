@@ -1,0 +1,262 @@
+"""A recipe becomes a run folder, round by round; a folder that was cut off goes on where it was."""
+
+import json
+import os
+import platform
+import resource
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import asdict
+from multiprocessing import active_children
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Any
+
+import torch
+
+from ladp import data, folder, models, training
+from ladp.errors import Problem
+from ladp.federation import Round, State, begin, federate
+from ladp.keys import Key
+from ladp.params import Layout
+from ladp.privacy.mechanism import Guarantee
+from ladp.recipe import Recipe, dump, load
+from ladp.training.work import Engine, Work
+from ladp.version import VERSION
+
+CHECKPOINT_SECONDS = 5.0
+
+
+def create(recipe: Recipe, out: str | Path) -> Path:
+    """A new run folder with its recipe; an occupied one is refused."""
+    out = Path(out)
+    if (out / folder.ABOUT).exists() or (out / folder.RECIPE).exists():
+        raise Problem(f"{out} already holds a run: continue it with `ladp resume {out}`, or choose another --out")
+    if out.exists() and not out.is_dir():
+        raise Problem(f"{out} is a file: choose another --out")
+    with folder.writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    prepare(recipe)  # refuses what cannot run before anything is promised
+    folder.put(out / folder.RECIPE, dump(recipe).encode())
+    return out
+
+
+def run(recipe: Recipe, out: str | Path) -> dict[str, Any]:
+    """Run a recipe from the first round to the last; returns the result."""
+    return finish(create(recipe, out))
+
+
+def finish(out: str | Path) -> dict[str, Any]:
+    """Run what is left of a folder; a finished one is left alone. Returns the result."""
+    for _ in play(out):
+        pass
+    return folder.get_json(Path(out) / folder.RESULT)
+
+
+def play(out: str | Path) -> Iterator[dict[str, Any]]:
+    """Run what is left of a folder, yielding each round's record once it is written; whatever ends it leaves a folder that can go on."""
+    out = Path(out)
+    if not (out / folder.RECIPE).exists():
+        raise Problem(f"{out} is not a run folder: it has no {folder.RECIPE}")
+    with ExitStack() as stack:
+        stack.enter_context(folder.alone(out))
+        if (out / folder.RESULT).exists():
+            return
+        recipe = load(out / folder.RECIPE)
+        work, engine_name = prepare(recipe, _precision(out))
+        state, records = _recall(out, recipe, work)
+        engine = stack.enter_context(closing(training.start(work, engine_name)))
+        folder.put_json(out / folder.ABOUT, describe(recipe, work, engine_name, out, state.round))
+        yield from _record(out, recipe, work, engine, state, records)
+
+
+def prepare(recipe: Recipe, precision: str | None = None) -> tuple[Work, str]:
+    """Everything a run needs, checked: data read, split drawn, model made, engine chosen."""
+    engine, device, precision = training.settle(recipe.engine, recipe.device, precision or recipe.precision)
+    dataset, key = data.load(recipe.data, recipe.root), Key(recipe.seed)
+    writers = None if dataset.writers is None else dataset.writers.numpy()
+    split = recipe.partition.split(dataset.labels.numpy(), recipe.clients, key, writers)
+    with key.at("model").reign():
+        model = models.create(recipe.model, len(dataset.classes), dataset.channels, dataset.size, recipe.norm, recipe.dropout)
+    _try(model, dataset, recipe.model)
+    parts = (dataset.images, dataset.labels, dataset.test_images, dataset.test_labels, split, recipe.method, recipe.training, key)
+    return Work(model, Layout.of(model), *parts, device, precision, recipe.workers), engine
+
+
+def _try(model: torch.nn.Module, dataset: data.Dataset, name: str) -> None:
+    """The model must take the images and have an output for every class."""
+    shape = tuple(dataset.images.shape[1:])
+    try:
+        with torch.no_grad():
+            logits = model.eval()(torch.zeros(2, *shape))
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise Problem(f"model {name!r} does not take the images of {dataset.name}, {shape}: {str(error).splitlines()[0]}") from error
+    if tuple(logits.shape) != (2, len(dataset.classes)):
+        raise Problem(f"model {name!r} gives {tuple(logits.shape)} for two images of {dataset.name}, which has {len(dataset.classes)} classes: it must give (2, {len(dataset.classes)})")
+
+
+def _precision(out: Path) -> str | None:
+    """A run goes on in the precision it began with."""
+    return folder.get_json(out / folder.ABOUT)["precision"] if (out / folder.ABOUT).exists() else None
+
+
+def _recall(out: Path, recipe: Recipe, work: Work) -> tuple[State, list[dict[str, Any]]]:
+    """Where the folder stands: its checkpoint and the records up to it; the fresh model if there is none."""
+    path = out / folder.CHECKPOINT
+    state = folder.load_state(path, recipe.digest, work.device) if path.exists() else begin(work)
+    work.layout.check(state.current)
+    records = folder.read_rounds(out / folder.ROUNDS, state.round)
+    folder.put(out / folder.ROUNDS, "".join(json.dumps(r) + "\n" for r in records).encode())
+    return state, records
+
+
+def _record(out: Path, recipe: Recipe, work: Work, engine: Engine, state: State, records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Run the rounds that are left; each is written to the log, and the state to the checkpoint every few seconds."""
+    drawn = Counter(client for r in records for client in r["clients"])
+    noise, seconds = sum(r["noise_scale"] for r in records), sum(r["seconds"] for r in records)
+    saved, last = monotonic(), records[-1] if records else None
+    with folder.writing(out / folder.ROUNDS), open(out / folder.ROUNDS, "ab") as log:
+        try:
+            for event in federate(work, engine, state, recipe.rounds, recipe.active, recipe.mean):
+                state = event.state
+                drawn.update(event.cohort)
+                last = report(recipe, work, engine, event, drawn)
+                noise, seconds = noise + last["noise_scale"], seconds + last["seconds"]
+                log.write((json.dumps(last, allow_nan=False) + "\n").encode())
+                log.flush()
+                if monotonic() - saved > CHECKPOINT_SECONDS:
+                    _save(out, log, state, recipe)
+                    saved = monotonic()
+                yield last
+        finally:
+            if state.round:
+                _save(out, log, state, recipe)
+    if last is not None:
+        _conclude(out, work, state, last, noise, seconds)
+
+
+def _save(out: Path, log: Any, state: State, recipe: Recipe) -> None:
+    """The log reaches the disk before the checkpoint that counts on it."""
+    log.flush()
+    os.fsync(log.fileno())
+    folder.save_state(out / folder.CHECKPOINT, state, recipe.digest)
+
+
+def report(recipe: Recipe, work: Work, engine: Engine, event: Round, drawn: Counter[int]) -> dict[str, Any]:
+    """What is written of a round."""
+    began, number = perf_counter(), event.state.round
+    tested = number % recipe.evaluate_every == 0 or number == recipe.rounds
+    accuracy, loss = engine.evaluate(event.state.current, event.state.counts) if tested else (None, None)
+    names = [layer.name for layer in work.layout.layers(work.mechanism.layers, work.mechanism.state)]
+    receipt, claim = event.receipt, work.mechanism.claim()
+    by_layer = lambda values: {name: _finite(v) for name, v in zip(names, values.mean(0).tolist())}  # noqa: E731
+    return {
+        "round": number,
+        "clients": event.cohort,
+        "accuracy": accuracy,
+        "loss": _finite(loss),
+        "train_loss": _finite(event.losses.mean().item()),
+        "claimed_epsilon": claim.epsilon if claim else None,
+        "accumulated": accumulated(work, claim, drawn),
+        "noise_scale": receipt.noise.sum().item() / len(event.cohort),
+        "noise": by_layer(receipt.noise),
+        "sigma": by_layer(receipt.sigma),
+        "KL": None if receipt.divergence.isnan().all() else by_layer(receipt.divergence),
+        "P": None if receipt.privacy.isnan().all() else by_layer(receipt.privacy),
+        "selected": by_layer(receipt.selected),
+        "seconds": event.seconds,
+        "evaluation_seconds": perf_counter() - began,
+        "examples_per_second": event.examples / event.seconds,
+        "memory": memory(work.device),
+    }
+
+
+def accumulated(work: Work, claim: Guarantee | None, drawn: Counter[int]) -> dict[str, Any] | None:
+    """q T epsilon and q T delta of the client drawn most often: what the paper's sequential accountant adds up (docs/theory.md says why not to trust it)."""
+    if claim is None:
+        return None
+    client, times = drawn.most_common(1)[0]
+    size = int(work.split.sizes()[client])
+    qT = times * work.training.steps(size) * work.training.batch / size
+    return {"epsilon": qT * claim.epsilon, "delta": qT * (claim.delta or 0.0), "client": client, "uploads": times}
+
+
+def _conclude(out: Path, work: Work, state: State, last: dict[str, Any], noise: float, seconds: float) -> None:
+    """The final weights by name, and the result that points at them."""
+    weights = {name: view.clone() for name, view in work.layout.views(state.current.cpu()).items()}
+    folder.put(out / folder.MODEL, folder.save(weights, {"round": str(state.round)}))
+    result = {
+        "out": str(out),
+        "rounds": state.round,
+        "accuracy": last["accuracy"],
+        "loss": last["loss"],
+        "noise_scale": noise,
+        "seconds": seconds,
+        "claimed": guarantee(work.mechanism.claim()),
+        "accumulated": last["accumulated"],
+        "certified": guarantee(work.mechanism.certify()),
+        "digest": folder.digest({**weights, "counts": state.counts}),
+    }
+    folder.put_json(out / folder.RESULT, result)
+
+
+def describe(recipe: Recipe, work: Work, engine: str, out: Path, round: int) -> dict[str, Any]:
+    """run.json: what ran where; a resumed run adds a line for each start."""
+    before = folder.get_json(out / folder.ABOUT)["starts"] if (out / folder.ABOUT).exists() else []
+    here = {"version": VERSION, "torch": torch.__version__, "python": platform.python_version(), "device": device_name(work.device), "engine": engine}
+    layers = work.layout.layers(work.mechanism.layers, work.mechanism.state)
+    return {
+        "digest": recipe.digest,
+        **here,
+        "precision": work.precision,
+        "method": recipe.method.name,
+        "model": recipe.model,
+        "data": recipe.data,
+        "weights": sum(len(e) for e in work.layout.entries if e.trainable),
+        "layers": [layer.name for layer in layers],
+        "train": len(work.labels),
+        "test": len(work.test_labels),
+        "seed": recipe.seed,
+        "clients": recipe.clients,
+        "active": recipe.active,
+        "rounds": recipe.rounds,
+        "curious": work.split.curious,
+        "claimed": guarantee(work.mechanism.claim()),
+        "certified": guarantee(work.mechanism.certify()),
+        "starts": [*before, {"after_round": round, **here}],
+    }
+
+
+def guarantee(value: Guarantee | None) -> dict[str, Any] | None:
+    """A guarantee as JSON, which has no infinity: it is written "inf"."""
+    if value is None:
+        return None
+    fields = asdict(value)
+    return {**fields, "epsilon": value.epsilon if value.epsilon < float("inf") else "inf", "reasons": list(value.reasons)}
+
+
+def device_name(device: str) -> str:
+    """What the device calls itself."""
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+
+
+def memory(device: str) -> int:
+    """Bytes: the peak of the device's allocator, or what this process and its workers occupy (shared pages counted once)."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated(device)
+    pids = [os.getpid(), *(child.pid for child in active_children())]
+    try:
+        return sum(_pss(pid) for pid in pids)
+    except (OSError, StopIteration):  # no /proc here
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _pss(pid: int) -> int:
+    with open(f"/proc/{pid}/smaps_rollup") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN: null."""
+    return value if value is not None and abs(value) < float("inf") else None

@@ -1,0 +1,93 @@
+"""Algorithm 1: the server's round loop, as a generator. It trains nothing itself and writes nothing."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from ladp.columns import mean
+from ladp.errors import Problem
+from ladp.privacy.mechanism import Seen
+from ladp.privacy.release import Receipt
+from ladp.training.work import Engine, Work
+
+MEANS = ("size", "equal")
+VARIANCE_FLOOR = 1e-3
+
+
+@dataclass(frozen=True)
+class State:
+    """All that the next round depends on: the last two global models, the integer buffers, and what clients remember."""
+
+    round: int
+    current: Tensor
+    previous: Tensor | None
+    counts: Tensor
+    memory: dict[int, Tensor]
+
+
+@dataclass(frozen=True)
+class Round:
+    """What happened in a round: who took part, what they sent (receipts only), and the state after it."""
+
+    state: State
+    cohort: list[int]
+    losses: Tensor
+    receipt: Receipt
+    examples: int
+    seconds: float
+
+
+def begin(work: Work) -> State:
+    """The state before the first round: the fresh model (Algorithm 1, lines 1 and 2)."""
+    layout = work.layout
+    return State(0, layout.read(work.model).to(work.device, work.dtype), None, layout.count(work.model), {})
+
+
+def federate(work: Work, engine: Engine, state: State, rounds: int, active: int, weighting: str = "size") -> Iterator[Round]:
+    """Rounds state.round + 1 to `rounds`, one at a time."""
+    if not 1 <= active <= len(work.split):
+        raise Problem(f"{active} active clients asked for, but there are {len(work.split)}: active must be between 1 and the number of clients")
+    held = work.split.sizes()
+    while state.round < rounds:
+        began = perf_counter()
+        number = state.round + 1
+        cohort = draw_cohort(work, number, active)  # line 4
+        sizes = [int(held[client]) for client in cohort]
+        steps = torch.tensor([work.training.steps(size) for size in sizes])
+        seen = Seen(number, rounds, work.layout, state.current, state.previous, work.training, steps)
+        memory = gather(work, state, cohort)
+        uploads = engine.round(seen, cohort, state.counts, memory)  # line 5
+        weights = torch.tensor(sizes if weighting == "size" else [1] * active, dtype=torch.float64)
+        weights /= weights.sum()
+        current = mean(uploads.rows, weights)  # line 6, equation 3
+        floor_variances(work, current)
+        counts = (weights @ uploads.counts.double()).round().long()
+        kept = state.memory if memory is None else {**state.memory, **{c: memory[k].clone() for k, c in enumerate(cohort)}}
+        state = State(number, current, state.current, counts, kept)
+        examples = work.training.epochs * sum(sizes)
+        yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began)
+
+
+def draw_cohort(work: Work, number: int, active: int) -> list[int]:
+    """A uniform cohort without replacement."""
+    return work.key.at("cohort", number).numpy().choice(len(work.split), active, replace=False).tolist()
+
+
+def gather(work: Work, state: State, cohort: list[int]) -> Tensor | None:
+    """What the clients of the cohort remember, [K, M]; None for a method that remembers nothing."""
+    width = work.mechanism.remembers(work.layout)
+    if not width:
+        return None
+    blank = torch.zeros(width, dtype=work.dtype, device=work.device)
+    return torch.stack([state.memory.get(client, blank) for client in cohort])
+
+
+def floor_variances(work: Work, row: Tensor) -> None:
+    """A BatchNorm variance that noise has pushed under VARIANCE_FLOOR is put back there; only methods that noise all state need it."""
+    if work.mechanism.state == "all":
+        for e in work.layout.entries:
+            if e.name.endswith("running_var"):
+                row[e.start : e.stop].clamp_min_(VARIANCE_FLOOR)

@@ -1,0 +1,43 @@
+"""The paper's sequential accountant, kept so that its figures can be reproduced, and not to be trusted.
+
+It reads one epsilon off the actual noise and adds it up by batch: O(epsilon) = q T epsilon (supplement, "sequential accountant method").
+Noise is added once a round, not once a batch; the fraction q is taken off every step although the noise never sees a batch; and
+the deltas that add up alongside soon reach 1, where (epsilon, delta) says nothing. `ladp.privacy.gaussian` tells what one release costs.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+from ladp.errors import Problem
+from ladp.privacy.gaussian import classical
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    """The paper's accumulated budget, neither capped nor corrected."""
+
+    epsilon: float
+    delta: float
+
+    @property
+    def meaningless(self) -> bool:
+        """Whether delta has reached 1: every mechanism, one that publishes the data too, satisfies that."""
+        return self.delta >= 1
+
+
+def accumulated(sigma: float, delta: float, batch: int, size: int, steps: int) -> Accumulated:
+    """(q T epsilon, q T delta) after T = `steps` batches, q = batch / |D_i|, epsilon = sqrt(2 ln(1.25/delta)) / sigma.
+
+    sigma is per unit of sensitivity. As plotted in the paper, `steps` counts the batches of all honest active clients.
+    """
+    if not 0 < sigma < inf:
+        raise Problem(f"sigma must be positive and finite, got {sigma}")
+    if not 0 < delta < 1:
+        raise Problem(f"delta must lie strictly between 0 and 1, got {delta}")
+    if not 1 <= batch <= size:
+        raise Problem(f"batch must lie between 1 and the client's {size} records, got {batch}")
+    if steps < 0:
+        raise Problem(f"steps must not be negative, got {steps}")
+    passes = batch * steps / size
+    # classical(epsilon, delta) = c / epsilon, hence c / sigma is the epsilon whose sigma this is.
+    return Accumulated(passes * classical(sigma, delta), passes * delta)

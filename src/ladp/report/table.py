@@ -1,0 +1,100 @@
+"""The headline table as Markdown, CSV and LaTeX."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from ladp.errors import choose
+from ladp.report import number
+from ladp.report.headline import rows as read, terms
+from ladp.report.number import Spread
+
+HEADINGS = ("configuration", "claimed ε", "accumulated claimed ε", "certified ε", "accuracy, %", "loss", "noise scale",
+            "seconds", "runs")
+LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "∞": r"$\infty$", "ε": r"$\varepsilon$", "δ": r"$\delta$",
+         "×": r"$\times$", "−": "$-$", "–": "--", "≥": r"$\geq$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}",
+         "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+         "\n": " "} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+LATEX |= {raised: f"$^{{{plain}}}$" for raised, plain in zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-", strict=True)}
+
+
+def cells(row: dict) -> list[str]:
+    """The row as printed under HEADINGS."""
+    measured = [number.ranged(_spread(row, key), form) for key, form in MEASURED.items()]
+    count = f"{row['count']}" if row["finished"] else f"{row['count']} unfinished"
+    spent = number.ranged(_spread(row, "accumulated_epsilon"))
+    return [row["label"], number.exact(row["claimed_epsilon"]), spent, number.exact(row["certified_epsilon"]),
+            *measured, count]
+
+
+def notes(rows: Sequence[dict]) -> list[str]:
+    """What the ε of the table mean, why certified ones are infinite, and which runs are not whole; alike rows together."""
+    said: dict[str, list[str]] = {}
+    for row in rows:
+        for note in (_claim(row), _proof(row), *row["remarks"]):
+            if note:
+                said.setdefault(note, []).append(row["label"])
+    return [f"{number.listed(labels)}: {note}." for note, labels in said.items()]
+
+
+def markdown(rows: Sequence[dict]) -> str:
+    """A pipe table with its notes beneath."""
+    lines = [HEADINGS, ["---"] + ["---:"] * (len(HEADINGS) - 1), *map(cells, rows)]
+    body = [f"| {' | '.join(map(_pipe, line))} |" for line in lines]
+    return "\n".join([*body, "", *(f"- {_pipe(note)}" for note in notes(rows))]) + "\n"
+
+
+def comma(rows: Sequence[dict]) -> str:
+    """Every value in full, one column each; lists joined by semicolons."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: "; ".join(map(str, value)) if isinstance(value, list) else value
+                      for key, value in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def latex(rows: Sequence[dict]) -> str:
+    """A tabular with plain rules, which no package is needed for, and its notes beneath."""
+    lines = [" & ".join(map(_tex, line)) + r" \\" for line in (HEADINGS, *map(cells, rows))]
+    head, *body = lines
+    tabular = [rf"\begin{{tabular}}{{l{'r' * (len(HEADINGS) - 1)}}}", r"\hline", head, r"\hline", *body, r"\hline",
+               r"\end{tabular}"]
+    return "\n".join([*tabular, "", *(rf"\par\noindent {_tex(note)}" for note in notes(rows))]) + "\n"
+
+
+FORMATS: dict[str, Callable[[Sequence[dict]], str]] = {"markdown": markdown, "csv": comma, "latex": latex}
+MEASURED = {"accuracy": number.percent, "loss": number.short, "noise_scale": number.short, "seconds": number.short}
+
+
+def text(paths: Iterable[Path | str], format: str) -> str:
+    """The table of the runs under `paths` in one of FORMATS."""
+    return FORMATS[choose("format", format, FORMATS)](read(paths))
+
+
+def _spread(row: dict, key: str) -> Spread:
+    return Spread(row[key], row[f"{key}_deviation"], row["count"])
+
+
+def _claim(row: dict) -> str | None:
+    if row["claimed_epsilon"] is None:
+        return None
+    spent = "" if row["accumulated_delta"] is None else f", accumulated with δ {number.exact(row['accumulated_delta'])}"
+    return f"ε is claimed {terms(row, 'claimed')}{spent}"
+
+
+def _proof(row: dict) -> str:
+    known = terms(row, "certified")
+    if math.isinf(row["certified_epsilon"]):
+        return f"no finite ε is certified {known}, because {'; '.join(row['reasons'])}"
+    return f"ε is certified {known}"
+
+
+def _pipe(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def _tex(cell: str) -> str:
+    return "".join(LATEX.get(sign, sign) for sign in cell)

@@ -1,0 +1,69 @@
+"""What an engine is given once for a run, and what it hands back every round."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ladp.data.partition import Split
+from ladp.errors import Problem
+from ladp.keys import Key
+from ladp.params import Layout
+from ladp.privacy.mechanism import Mechanism, Seen, Training
+from ladp.privacy.release import Receipt
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.float32}  # of the weights; bf16 is for the arithmetic
+
+
+@dataclass(frozen=True)
+class Work:
+    """The fixed part of a run. Images stay bytes and stay where they are; a client is a list of their indices."""
+
+    model: nn.Module
+    layout: Layout
+    images: Tensor
+    labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+    split: Split
+    mechanism: Mechanism
+    training: Training
+    key: Key
+    device: str = "cpu"
+    precision: str = "float32"
+    workers: int | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return DTYPES[self.precision]
+
+
+@dataclass
+class Uploads:
+    """What the clients of a cohort sent: noisy rows [K, size], integer buffers [K, C], mean training losses [K], and receipts."""
+
+    rows: Tensor
+    counts: Tensor
+    losses: Tensor
+    receipt: Receipt
+
+
+class Engine(Protocol):
+    """Trains a cohort and lets its uploads out through `release`, evaluates a model, and gives back what it holds."""
+
+    def round(self, seen: Seen, cohort: list[int], counts: Tensor, memory: Tensor | None = None) -> Uploads: ...
+
+    def evaluate(self, row: Tensor, counts: Tensor) -> tuple[float, float]: ...
+
+    def close(self) -> None: ...
+
+
+def refuse_nan(work: Work, seen: Seen, client: int, loss: float, row: Tensor) -> None:
+    """Stop before anything is released if local training ended in a loss or a weight that is not finite."""
+    if torch.isfinite(torch.tensor(loss)) and bool(torch.isfinite(row.sum())):
+        return
+    raise Problem(
+        f"client {client}, round {seen.round}: the training loss is {loss:g} and the first layer that is not finite is {work.layout.culprit(row)!r}; "
+        f"lower the learning rate ({work.training.lr:g}) or the noise; the run folder keeps all rounds before this one"
+    )

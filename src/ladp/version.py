@@ -1,0 +1,3 @@
+"""The version that every run folder names."""
+
+VERSION = "0.1.0"
