@@ -80,7 +80,7 @@ def prepare(recipe: Recipe, precision: str | None = None) -> tuple[Work, str]:
     with key.at("model").reign():
         model = models.create(recipe.model, len(dataset.classes), dataset.channels, dataset.size, recipe.norm, recipe.dropout)
     _try(model, dataset, recipe.model)
-    parts = (dataset.images, dataset.labels, dataset.test_images, dataset.test_labels, split, recipe.method, recipe.training, key)
+    parts = (dataset.images, dataset.labels, dataset.test_images, dataset.test_labels, split, recipe.method, recipe.training, key, recipe.active)
     return Work(model, Layout.of(model), *parts, device, precision, recipe.workers), engine
 
 
@@ -118,7 +118,7 @@ def _record(out: Path, recipe: Recipe, work: Work, engine: Engine, state: State,
     saved, last = monotonic(), records[-1] if records else None
     with folder.writing(out / folder.ROUNDS), open(out / folder.ROUNDS, "ab") as log:
         try:
-            for event in federate(work, engine, state, recipe.rounds, recipe.active, recipe.mean):
+            for event in federate(work, engine, state, recipe.rounds, recipe.mean):
                 state = event.state
                 drawn.update(event.cohort)
                 last = report(recipe, work, engine, event, drawn)

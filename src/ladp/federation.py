@@ -46,15 +46,16 @@ def begin(work: Work) -> State:
     return State(0, layout.read(work.model).to(work.device, work.dtype), None, layout.count(work.model), {})
 
 
-def federate(work: Work, engine: Engine, state: State, rounds: int, active: int, weighting: str = "size") -> Iterator[Round]:
+def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: str = "size") -> Iterator[Round]:
     """Rounds state.round + 1 to `rounds`, one at a time."""
+    active = work.active
     if not 1 <= active <= len(work.split):
         raise Problem(f"{active} active clients asked for, but there are {len(work.split)}: active must be between 1 and the number of clients")
     held = work.split.sizes()
     while state.round < rounds:
         began = perf_counter()
         number = state.round + 1
-        cohort = draw_cohort(work, number, active)  # line 4
+        cohort = draw_cohort(work, number)  # line 4
         sizes = [int(held[client]) for client in cohort]
         steps = torch.tensor([work.training.steps(size) for size in sizes])
         seen = Seen(number, rounds, work.layout, state.current, state.previous, work.training, steps)
@@ -71,9 +72,9 @@ def federate(work: Work, engine: Engine, state: State, rounds: int, active: int,
         yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began)
 
 
-def draw_cohort(work: Work, number: int, active: int) -> list[int]:
+def draw_cohort(work: Work, number: int) -> list[int]:
     """A uniform cohort without replacement."""
-    return work.key.at("cohort", number).numpy().choice(len(work.split), active, replace=False).tolist()
+    return work.key.at("cohort", number).numpy().choice(len(work.split), work.active, replace=False).tolist()
 
 
 def gather(work: Work, state: State, cohort: list[int]) -> Tensor | None:

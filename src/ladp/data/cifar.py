@@ -32,8 +32,9 @@ def decode_binary(content: bytes, file: str, classes: int) -> tuple[np.ndarray, 
 
 def decode_python(content: bytes, file: str, classes: int) -> tuple[np.ndarray, np.ndarray]:
     """A pickled dict with b"data" [N, 3072] and b"labels" (CIFAR-100: b"fine_labels")."""
-    batch = pickles.loads(content, file)
-    images, labels = (batch.get(key) for key in (b"data", b"labels" if classes == 10 else b"fine_labels")) if isinstance(batch, dict) else (None, None)
+    held = pickles.loads(content, file)
+    batch = held if isinstance(held, dict) else {}
+    images, labels = batch.get(b"data"), batch.get(b"labels" if classes == 10 else b"fine_labels")
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2 or images.shape[1] != PIXELS:
         raise Problem(f"{file} holds no images: fetch it again")
     if not isinstance(labels, list) or len(labels) != len(images) or any(type(label) is not int for label in labels):
@@ -76,7 +77,10 @@ class Cifar:
 
     def by_hand(self, root: Path) -> str:
         """The archive, where to put it, and the digest it must have."""
-        return f"by hand: download {self.archive.url} into {root} (expected {self.archive.digest}), then `ladp data check {self.name} --root {root}`"
+        return (
+            f"by hand: download {self.archive.url} into {root} (expected {self.archive.digest}), "
+            f"then `ladp data check {self.name} --root {root}`"
+        )
 
     def read(self, root: Path) -> Reading:
         """From the first form that is complete under `root`: folders before archives, binary before python."""
@@ -110,9 +114,11 @@ class Cifar:
     def unpack(self, root: Path, layout: Layout) -> tuple[dict[str, bytes], dict[str, str]]:
         """The files inside the archive, which is verified as a whole and never written out."""
         path, archives = root / layout.archive.file, {other.archive.file: other.archive.digest for other in self.layouts}
-        content = verify(content_of(path), layout.archive.digest, path, f"delete it and {self.remedy(root)}", archives)
+        mend = f"delete it and {self.remedy(root)}"
+        content = verify(content_of(path), layout.archive.digest, path, mend, archives)
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
-            contents = {member.name: tar.extractfile(member).read() for member in tar if member.isfile() and member.name in layout.files}
+            members = (member for member in tar if member.isfile() and member.name in layout.files)
+            contents = {member.name: tar.extractfile(member).read() for member in members}
         return contents, {path.name: layout.archive.digest}
 
     def decode(self, layout: Layout, contents: dict[str, bytes], files: dict[str, str]) -> tuple:
@@ -120,7 +126,8 @@ class Cifar:
         parts = [layout.decode(contents[file], file, len(self.classes)) for file in files]
         images, labels = np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
         if not 0 <= labels.min() <= labels.max() < len(self.classes):
-            raise Problem(f"{self.name}: labels {labels.min()} to {labels.max()} in a set of {len(self.classes)} classes; the files are not {self.name}")
+            found = f"{labels.min()} to {labels.max()}"
+            raise Problem(f"{self.name} has labels 0 to {len(self.classes) - 1}, {next(iter(files))} has {found}: fetch it again")
         return pair(images.reshape(-1, 3, 32, 32), labels)
 
 

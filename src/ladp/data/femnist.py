@@ -20,6 +20,7 @@ from ladp.errors import Problem
 CLASSES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 SCRIPT = "https://github.com/TalwalkarLab/leaf, data/femnist: ./preprocess.sh -s niid --sf 0.05 -k 100 -t sample --tf 0.9"
 Part = tuple[np.ndarray, np.ndarray, np.ndarray]  # images, labels, writers' names
+Written = tuple[str, np.ndarray, np.ndarray]  # a writer's name, images and labels
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def find(folder: Path) -> tuple[list[Path], list[Path]]:
     return [path for path in whole if "_train" not in path.name and "_test" not in path.name], []
 
 
-def users(paths: list[Path], digests: dict[str, str]) -> Iterator[tuple[str, list, list]]:
+def users(paths: list[Path], digests: dict[str, str]) -> Iterator[Written]:
     """Name, images and labels of every writer; each file's digest is noted, each file's counts must agree."""
     for path in paths:
         content = content_of(path)
@@ -104,16 +105,18 @@ def writing(held: dict, count: int, user: str) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(values * 255).astype(np.uint8), labels
 
 
-def stack(written: Iterator[tuple[str, np.ndarray, np.ndarray]]) -> Part:
+def stack(written: Iterator[Written]) -> Part:
     """All writers' images, labels and names, one row an image."""
-    names, images, labels = zip(*written)
+    held = list(written)
+    if not held:
+        raise Problem("femnist: LEAF's files name no writers; run LEAF's script again")
+    names, images, labels = zip(*held)
     return np.concatenate(images), np.concatenate(labels), np.repeat(np.array(names), [len(own) for own in labels])
 
 
 def tenth(whole: Part) -> tuple[Part, Part]:
     """Training and test: every tenth image of each writer, in the order of the file, is for testing."""
-    writers = whole[2]
+    _, writers, counts = np.unique(whole[2], return_inverse=True, return_counts=True)
     rank = np.empty(len(writers), np.int64)
-    for writer in np.unique(writers):
-        rank[writers == writer] = np.arange((writers == writer).sum())
+    rank[np.argsort(writers, kind="stable")] = np.concatenate([np.arange(count) for count in counts])
     return tuple(tuple(part[rows] for part in whole) for rows in (rank % 10 != 9, rank % 10 == 9))

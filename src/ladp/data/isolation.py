@@ -1,4 +1,7 @@
-"""Private-label isolation: the honest-but-curious client lacks the private class, everyone else has all of them (Section VI, "Data Distribution")."""
+"""Private-label isolation: the honest-but-curious client lacks the private class, everyone else has all of them.
+
+The paper's general setting ("Data Distribution" in the section on the experimental setup).
+"""
 
 from dataclasses import dataclass
 
@@ -37,7 +40,7 @@ def refuse_short(found: int, wanted: int, private: int) -> None:
 
 @dataclass(frozen=True)
 class Overlap:
-    """As the paper's runs did it: each client draws `fraction` of every class independently, so clients overlap, and trains on `share` of its draw.
+    """As the paper's runs did it: each client draws `fraction` of every class on its own, so clients overlap, and trains on `share` of it.
 
     CIFAR at the defaults: 2,500 images drawn, 2,000 for training; the curious client, without the private class, 2,250 and 1,800.
     """

@@ -1,13 +1,14 @@
 """Pickles that can build nothing but arrays, dicts, lists, bytes, text and numbers, whoever wrote them.
 
-A pickle is a program that may call any function it can name. Here it can name three, all our own: the two steps by which numpy
-rebuilds an array, and a number type. Everything else is refused before it is looked up.
+A pickle is a program that may call any function it can name. Here it can name four things, all of them our own stand-ins: numpy's array,
+the step that rebuilds one, its number type, and the spelling of bytes. Everything else is refused before it is looked up.
 """
 
 import io
 import math
 import pickle
 import pickletools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def refuse_opcodes(content: bytes) -> None:
 
 
 class Restricted(pickle.Unpickler):
-    """An unpickler for which only numpy's array, its rebuilding function and its number type have names."""
+    """An unpickler for which only the stand-ins have names."""
 
     def find_class(self, module: str, name: str) -> object:
         """Our own stand-in for an allowed name, a Problem for any other."""
@@ -59,7 +60,7 @@ class Named:
 
     __slots__ = ("make",)
 
-    def __init__(self, make: object) -> None:
+    def __init__(self, make: Callable[..., object]) -> None:
         self.make = make
 
     def __call__(self, *arguments: object) -> object:
@@ -106,6 +107,13 @@ class Array:
         self.values = np.frombuffer(raw, number.type).reshape(shape, order="F" if fortran else "C")
 
 
+def latin(text: object, codec: object) -> bytes:
+    """Bytes as Python 3 writes them into a pickle of Python 2."""
+    if not isinstance(text, str) or codec not in ("latin1", b"latin1"):
+        raise Problem(f"it encodes with {codec!r}")
+    return text.encode("latin1")
+
+
 def forbidden(*arguments: object) -> None:
     """numpy's array class may be named, as an argument, but not called."""
     raise Problem("it calls numpy.ndarray itself")
@@ -116,6 +124,7 @@ NDARRAY = Named(forbidden)
 NAMES = {
     ("numpy", "ndarray"): NDARRAY,
     ("numpy", "dtype"): Named(Number),
+    ("_codecs", "encode"): Named(latin),
     ("numpy.core.multiarray", "_reconstruct"): Named(Array),
     ("numpy._core.multiarray", "_reconstruct"): Named(Array),
 }

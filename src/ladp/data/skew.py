@@ -1,4 +1,4 @@
-"""Clients that differ: Distributions I and II of the paper (Section VI-E) and the Dirichlet partition."""
+"""Clients that differ: Distributions I and II of the paper ("Impact of non-IID") and the Dirichlet partition."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -35,7 +35,8 @@ class Scarcity:
         fits = lambda size: (self.counts(size, hands, supply, private, curious).sum(0) <= supply).all()
         size = bisect_right(range(len(labels) // clients + 1), False, key=lambda size: not fits(size)) - 1
         if size < self.labels or supply[private] < clients - 1:
-            raise Problem(f"partition 'labels' cannot give {clients} clients {self.labels} labels each from {len(labels)} records: take fewer clients")
+            wanted = f"{clients} clients {self.labels} labels each"
+            raise Problem(f"partition 'labels' cannot give {wanted} from {len(labels)} records: take fewer clients")
         return deal(labels, self.counts(size, hands, supply, private, curious), key, curious)
 
     def counts(self, size: int, hands: np.ndarray, supply: np.ndarray, private: int, curious: int) -> np.ndarray:
@@ -123,7 +124,8 @@ def top_up(counts: np.ndarray, least: int, private: int | None = None, curious: 
     """
     sizes = counts.sum(1)
     if sizes.sum() < least * len(sizes):
-        raise Problem(f"least {least} for {len(sizes)} clients needs {least * len(sizes)} records, there are {sizes.sum()}: take fewer clients")
+        needed = f"{least} for {len(sizes)} clients needs {least * len(sizes)} records"
+        raise Problem(f"least {needed}, there are {sizes.sum()}: take fewer clients or lower least")
     while (sizes < least).any():
         short = curious if curious is not None and sizes[curious] < least else int(sizes.argmin())
         giver, kind = richest(counts, private, curious) if short == curious else largest(counts, sizes)
@@ -144,5 +146,5 @@ def richest(counts: np.ndarray, private: int, curious: int) -> tuple[int, int]:
     fit[:, private], fit[curious] = 0, 0
     giver = int(fit.sum(1).argmax())
     if not fit[giver].any():
-        raise Problem(f"no record outside private class {private} is left for the curious client {curious}: lower least or take fewer clients")
+        raise Problem(f"the curious client {curious} can have no record but of private class {private}: lower least or take fewer clients")
     return giver, int(fit[giver].argmax())

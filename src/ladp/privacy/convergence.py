@@ -78,24 +78,25 @@ class Convergence:
         """Whether every condition does."""
         return all(condition.holds for condition in self.conditions())
 
-    def bound(self, rounds: int, gap: float) -> float:
-        """The theorem's bound on E[F(w_g^t)] - F* after `rounds`, from the gap F(w_g^0) - F* before the first."""
-        if rounds < 0 or not 0 <= gap < inf:
-            raise Problem(f"rounds and gap must not be negative, got {rounds} and {gap}")
-        self.check()
-        shrunk = self.rate**rounds
-        return shrunk * gap + (self.psi / 2 + self.phi) * (1 - shrunk) / (1 - self.rate)
-
-    def check(self) -> None:
-        """A Problem that says why there is no bound, unless every condition holds."""
+    @property
+    def refusal(self) -> str:
+        """Why there is no bound; empty when there is one."""
         lower, upper = self.interval
         if self.mu <= self.smoothness:
-            raise Problem(
+            return (
                 f"the condition on eta cannot hold here: mu = {self.mu:g} does not exceed L = {self.smoothness:g}, so no eta lies above "
                 f"{lower:g} and below {upper:g}; a loss that is not constant never has mu > L"
             )
-        if not self.holds:
-            raise Problem(f"the condition on eta does not hold here: lr must lie between {max(lower, 0):g} and {upper:g}, got {self.lr:g}")
+        return "" if self.holds else f"the condition on eta does not hold: it must lie between {max(lower, 0):g} and {upper:g}, got {self.lr:g}"
+
+    def bound(self, rounds: int, gap: float) -> float:
+        """The theorem's bound on E[F(w_g^t)] - F* after `rounds`, from the gap F(w_g^0) - F* before the first; a Problem if it has none."""
+        if rounds < 0 or not 0 <= gap < inf:
+            raise Problem(f"rounds and gap must not be negative, got {rounds} and {gap}")
+        if self.refusal:
+            raise Problem(self.refusal)
+        shrunk = self.rate**rounds
+        return shrunk * gap + (self.psi / 2 + self.phi) * (1 - shrunk) / (1 - self.rate)
 
 
 def noise_bound(sigma: float, size: int, probability: float, draws: int = 1) -> float:

@@ -13,6 +13,7 @@ from ladp.report.number import Spread
 from ladp.report.runs import Run, find, read
 
 COLOURS, DASHES = 7, 4
+ASIDE = {f"run.{key}" for key in ("seed", "root", "engine", "device", "workers")}  # one configuration wherever it ran
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _why(run: Run) -> str:
 
 
 def _sameness(run: Run) -> str:
-    values = {key: value for key, value in flat(run.recipe).items() if key not in ("seed", "run.seed")}
+    values = {key: value for key, value in flat(run.recipe).items() if key not in ASIDE}
     return json.dumps([run.facts["method"], values], sort_keys=True, default=str)
 
 
@@ -132,7 +133,7 @@ def _plain(run: Run) -> str:
 
 def _difference(group: list[Run], groups: list[list[Run]]) -> str:
     rivals = [flat(other[0].recipe) for other in groups if _plain(other[0]) == _plain(group[0])]
-    keys = {key: None for rival in rivals for key in rival if key not in ("seed", "run.seed")}
+    keys = {key: None for rival in rivals for key in rival if key not in ASIDE}
     mine = flat(group[0].recipe)
     parts = [f"{key.removesuffix('.name').rpartition('.')[2]} {mine.get(key, 'default')}" for key in keys
              if len({repr(rival.get(key)) for rival in rivals}) > 1]

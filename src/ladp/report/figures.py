@@ -35,7 +35,7 @@ def noise(configurations: Sequence[Configuration]) -> Markup | None:
 
 def selection(configurations: Sequence[Configuration]) -> Markup | None:
     """P and the share of clients that selected each layer, where the method weighs layers by P."""
-    found = [(one, rows) for one in configurations if any(row.mean for row in (rows := _observed(one)))]
+    found = [(one, rows) for one in configurations if (rows := _observed(one)) and any(row.mean for row in rows)]
     if not found:
         return None
     figures = [_figure(one.label, layers(f"P and selection by layer: {one.label}", _told(rows), rows), _rows(rows))

@@ -9,7 +9,7 @@ class Markup(str):
     """Text that is already markup; every other string is escaped when it becomes content."""
 
 
-def tag(name: str, *content: object, **attributes: object) -> Markup:
+def tag(name: str, /, *content: object, **attributes: object) -> Markup:
     """One element; `class_` becomes class and `data_tip` becomes data-tip; attributes that are None are left out."""
     pairs = "".join(f' {_spelled(key)}="{_value(value)}"' for key, value in attributes.items() if value is not None)
     if name in VOID:

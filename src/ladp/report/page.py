@@ -47,22 +47,12 @@ def asset(name: str) -> str:
 
 def default_title(configurations: Sequence[Configuration]) -> str:
     """Model and data, which is what runs in one report mostly share."""
-    return f"{said(configurations, 'model')} on {named(configurations, 'data')}"
+    return f"{said(configurations, 'model')} on {said(configurations, 'data')}"
 
 
 def said(configurations: Sequence[Configuration], key: str) -> str:
     """Every value of a fact that occurs, in words."""
     values = (run.facts.get(key) for one in configurations for run in one.runs)
-    return _listed(values)
-
-
-def named(configurations: Sequence[Configuration], table: str) -> str:
-    """Every name that occurs in one table of the recipes."""
-    tables = (run.recipe.get(table) for one in configurations for run in one.runs)
-    return _listed(found.get("name") if isinstance(found, dict) else found for found in tables)
-
-
-def _listed(values: Iterable[object]) -> str:
     words = list(dict.fromkeys(str(value) for value in values if value is not None))
     return number.listed(words) or "unnamed"
 
@@ -83,7 +73,7 @@ def _header(configurations: Sequence[Configuration], title: str) -> Markup:
     runs = sum(len(one.runs) for one in configurations)
     seeds = sorted({run.facts["seed"] for one in configurations for run in one.runs})
     facts = {key: said(configurations, key) for key in ("clients", "active", "rounds", "device", "version", "model")}
-    sentence = (f"{facts['model']} trained on {named(configurations, 'data')} over {facts['clients']} clients, "
+    sentence = (f"{facts['model']} trained on {said(configurations, 'data')} over {facts['clients']} clients, "
                 f"{facts['active']} of them active in each of {facts['rounds']} rounds: "
                 f"{_count(runs, 'run')} in {_count(len(configurations), 'configuration')}, "
                 f"{'seed' if len(seeds) == 1 else 'seeds'} {number.listed([str(seed) for seed in seeds])}, "

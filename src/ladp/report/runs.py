@@ -35,8 +35,10 @@ class Run:
         return "finished" if self.finished else f"unfinished, round {reached} of {self.facts['rounds']}"
 
     def final(self, key: str) -> float | None:
-        """The value at the end of the run, or at the last round that has one."""
-        values = [number.read(record.get(key)) for record in ((self.result or {}), *reversed(self.rounds))]
+        """The value at the end of the run; of an unfinished one, at the last round that has it."""
+        if self.result is not None:
+            return number.read(self.result.get(key))
+        values = (number.read(record.get(key)) for record in reversed(self.rounds))
         return next((value for value in values if value is not None), None)
 
     def total(self, key: str) -> float | None:
@@ -58,7 +60,7 @@ def read(folder: Path | str) -> Run:
     text = _text(folder / "recipe.toml")
     rounds, notes = _rounds(folder / "rounds.jsonl")
     result = _object(folder / "result.json") if (folder / "result.json").exists() else None
-    return Run(folder, facts, _recipe(folder / "recipe.toml", text), text, rounds, result, notes)
+    return Run(folder, facts, _recipe(folder / "recipe.toml", text), text, rounds, result, _starts(facts) + notes)
 
 
 def find(paths: Iterable[Path | str]) -> list[Path]:
@@ -80,6 +82,12 @@ def _facts(path: Path) -> dict:
         if not isinstance(facts.get(key), kind):
             raise Problem(f"{path}: {key!r} must be of type {kind.__name__}, got {facts.get(key)!r}; run again")
     return facts
+
+
+def _starts(facts: dict) -> tuple[str, ...]:
+    """A run that was cut off and went on says so."""
+    later = [start for start in facts.get("starts") or () if isinstance(start, dict) and start.get("after_round")]
+    return tuple(f"went on after round {start['after_round']} on {start.get('device', 'a device')}" for start in later)
 
 
 def _recipe(path: Path, text: str) -> dict:

@@ -30,6 +30,7 @@ class Work:
     mechanism: Mechanism
     training: Training
     key: Key
+    active: int
     device: str = "cpu"
     precision: str = "float32"
     workers: int | None = None

@@ -1,0 +1,165 @@
+"""The CPU engine: one client a worker process, everything in shared memory, a few bytes of message a client and nothing pickled."""
+
+import os
+import signal
+import struct
+import traceback
+import warnings
+from dataclasses import fields
+from multiprocessing.connection import Connection, wait
+
+import torch
+import torch.multiprocessing as processes
+from torch import Tensor
+
+from ladp.errors import Problem
+from ladp.privacy.mechanism import Seen
+from ladp.privacy.release import Receipt
+from ladp.training.sequential import Sequential
+from ladp.training.work import Uploads, Work
+
+JOB = struct.Struct("<cqqqq")  # what to do; slot and client, or first and last test record; round and rounds
+DONE = struct.Struct("<d q")  # a loss; how many were right
+CHUNK = 500  # test records a job
+
+
+class Board:
+    """What the server and the workers share: models in, uploads out."""
+
+    def __init__(self, work: Work):
+        layout, K = work.layout, work.active
+        row = lambda *lead: torch.zeros(*lead, layout.size, dtype=work.dtype)  # noqa: E731
+        self.current, self.previous, self.rows = row(), row(), row(K)
+        self.counts = torch.zeros_like(layout.count(work.model))
+        self.tallies = self.counts.repeat(K, 1)
+        self.steps = torch.zeros(K, dtype=torch.int64)
+        self.memory = torch.zeros(K, work.mechanism.remembers(layout), dtype=work.dtype)
+        layers = len(layout.layers(work.mechanism.layers, work.mechanism.state))
+        self.receipt = torch.zeros(len(fields(Receipt)), K, layers, dtype=torch.float64)
+        for tensor in vars(self).values():
+            tensor.share_memory_()
+
+    def show(self, seen: Seen, counts: Tensor, memory: Tensor | None) -> None:
+        """Put up what the clients of a round may see."""
+        self.current.copy_(seen.current)
+        if seen.previous is not None:
+            self.previous.copy_(seen.previous)
+        self.counts.copy_(counts)
+        self.steps.copy_(seen.steps)
+        if memory is not None:
+            self.memory.copy_(memory)
+
+
+class Parallel:
+    """Clients go to whichever worker is free; every worker computes with one thread, so the result does not depend on how many there are."""
+
+    def __init__(self, work: Work):
+        for tensor in (work.images, work.labels, work.test_images, work.test_labels):
+            tensor.share_memory_()
+        self.work, self.board = work, Board(work)
+        count = min(work.workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, work.active)
+        context = processes.get_context("fork" if "fork" in processes.get_all_start_methods() and os.name == "posix" else "spawn")
+        self.workers = [_hire(context, work, self.board) for _ in range(count)]
+
+    def round(self, seen: Seen, cohort: list[int], counts: Tensor, memory: Tensor | None = None) -> Uploads:
+        board = self.board
+        board.show(seen, counts, memory)
+        jobs = [JOB.pack(b"T", k, client, seen.round, seen.rounds) for k, client in enumerate(cohort)]
+        losses = [loss for loss, _ in self._share(jobs)]
+        if memory is not None:
+            memory.copy_(board.memory)
+        receipt = Receipt(*(part.clone() for part in board.receipt))
+        return Uploads(board.rows, board.tallies, torch.tensor(losses, dtype=torch.float64), receipt)
+
+    def evaluate(self, row: Tensor, counts: Tensor) -> tuple[float, float]:
+        """Test accuracy and mean test loss of a global model, the test records shared among the workers."""
+        self.board.current.copy_(row)
+        self.board.counts.copy_(counts)
+        total = len(self.work.test_labels)
+        sums = self._share([JOB.pack(b"E", at, min(at + CHUNK, total), 0, 0) for at in range(0, total, CHUNK)])
+        return sum(right for _, right in sums) / total, sum(loss for loss, _ in sums) / total
+
+    def _share(self, jobs: list[bytes]) -> list[tuple[float, int]]:
+        """Hand the jobs out, the next to whoever is done; answers in the order of the jobs."""
+        answers: list[tuple[float, int] | None] = [None] * len(jobs)
+        waiting, busy = list(range(len(jobs)))[::-1], {}
+        for worker, pipe in self.workers[: len(jobs)]:
+            busy[pipe] = (worker, waiting.pop())
+            pipe.send_bytes(jobs[busy[pipe][1]])
+        while busy:
+            for pipe in wait(list(busy)):
+                worker, job = busy.pop(pipe)
+                answers[job] = _answer(worker, pipe)
+                if waiting:
+                    busy[pipe] = (worker, waiting.pop())
+                    pipe.send_bytes(jobs[busy[pipe][1]])
+        return answers
+
+    def close(self) -> None:
+        """Send the workers home, at once: what they hold is either on the board or not wanted any more."""
+        for worker, pipe in self.workers:
+            worker.terminate()
+            pipe.close()
+        for worker, _ in self.workers:
+            worker.join()
+        self.workers = []
+
+
+def _hire(context, work: Work, board: Board):
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_labour, args=(theirs, work, board, os.getpid()), daemon=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: the workers use none of them
+        worker.start()
+    theirs.close()
+    return worker, ours
+
+
+def _answer(worker, pipe: Connection) -> tuple[float, int]:
+    try:
+        reply = pipe.recv_bytes()
+    except (EOFError, OSError) as error:
+        worker.join(1.0)
+        raise Problem(
+            f"a worker process ended with exit code {worker.exitcode} (-9: killed, most often for want of memory); "
+            "nothing of this round was kept: go on with `ladp resume`, with fewer --workers if memory is short"
+        ) from error
+    if reply[:1] == b"P":
+        raise Problem(reply[1:].decode())
+    if reply[:1] == b"X":
+        raise RuntimeError("in a worker process:\n" + reply[1:].decode())
+    return DONE.unpack(reply[1:])
+
+
+def _labour(pipe: Connection, work: Work, board: Board, server: int) -> None:
+    """A worker's life: take a job, do it, answer; go home when the server is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle
+    torch.set_num_threads(1)
+    engine = Sequential(work)
+    while True:
+        while not pipe.poll(1.0):
+            if os.getppid() != server:
+                return
+        try:
+            reply = b"D" + DONE.pack(*_do(engine, board, *JOB.unpack(pipe.recv_bytes())))
+        except (EOFError, OSError):
+            return
+        except Problem as problem:
+            reply = b"P" + str(problem).encode()
+        except Exception:
+            reply = b"X" + traceback.format_exc().encode()
+        pipe.send_bytes(reply)
+
+
+def _do(engine: Sequential, board: Board, kind: bytes, first: int, second: int, round: int, rounds: int) -> tuple[float, int]:
+    if kind == b"E":
+        right, loss = engine.tested(board.current, board.counts, slice(first, second))
+        return loss, right
+    previous = board.previous if round > 1 else None
+    seen = Seen(round, rounds, engine.work.layout, board.current, previous, engine.work.training, board.steps[first : first + 1])
+    tally = board.tallies[first].copy_(board.counts)
+    memory = board.memory[first : first + 1] if board.memory.shape[1] else None
+    loss, receipt = engine.serve(seen, second, board.rows[first : first + 1], tally, memory)
+    for part, field in zip(board.receipt, fields(Receipt)):
+        part[first] = getattr(receipt, field.name)[0]
+    return loss, 0
