@@ -131,9 +131,9 @@ def alone(folder: Path) -> Iterator[None]:
     with writing(folder):
         handle = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not flock: workers that outlive a killed server must not keep the lock
         yield
-    except BlockingIOError as error:
+    except (BlockingIOError, PermissionError) as error:
         raise Problem(f"{folder} is in use by another process: wait for it, or choose another --out") from error
     finally:
         os.close(handle)

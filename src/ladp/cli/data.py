@@ -22,7 +22,7 @@ app = typer.Typer(help="Fetch, check and look at data sets.", no_args_is_help=Tr
 Split = partitions.Split
 
 Name = Annotated[str, typer.Argument(help=f"Data set: {', '.join(data.DATA)}.")]
-Root = Annotated[Path | None, typer.Option("--root", help="Folder of the files [default: $LADP_DATA or ~/.cache/ladp].")]
+Root = Annotated[Path | None, typer.Option("--root", help="Folder of the files.", show_default="$LADP_DATA or ~/.cache/ladp")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
@@ -78,7 +78,7 @@ def show(
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
     shown: Annotated[int, typer.Option("--show-clients", help="How many clients to draw.")] = 20,
-    out: Annotated[Path | None, typer.Option(help="SVG file [default: NAME-PARTITION.svg].")] = None,
+    out: Annotated[Path | None, typer.Option(help="SVG file.", show_default="NAME-PARTITION.svg")] = None,
     as_json: Json = False,
 ) -> None:
     """Draw a partition: labels a client, as an SVG picture and a table."""

@@ -10,13 +10,13 @@ from ladp.errors import Problem, choose
 from ladp.metrics.noise import expected_noise_scale, noise_scale_deviation, noised_sizes
 from ladp.models import MODELS, create
 from ladp.privacy.gaussian import sigma_of
+from ladp.privacy.mechanism import Training
+from ladp.recipe import PRESETS
 
 app = typer.Typer(help="How much noise a run will add.", no_args_is_help=True)
 
 # The rule behind each method's sigma. For ladp every layer is taken as selected and every P as clipped at B, so that c_i / P = c'.
 METHODS: dict[str, str | None] = {"none": None, "full": "classical", "ladp": "paper"}
-# What is noised: the state, and whether BatchNorm's integer batch counters are noised too.
-PRESETS: dict[str, tuple[str, bool]] = {"as-run": ("all", True), "library": ("trainable", False)}
 
 
 @app.callback()
@@ -33,17 +33,18 @@ def expected_command(
     size: Annotated[int, typer.Option(help="Image side in pixels.")] = 32,
     epsilon: Epsilon = 0.5,
     delta: Delta = 0.02,
-    kappa: Annotated[float, typer.Option(help="Delta of sigma = c Delta / epsilon: .01 as the paper's runs had it, 2 eta E G_c by its text.")] = 0.01,
+    kappa: Annotated[float | None, typer.Option(help="The Delta of sigma = c Delta / epsilon: .01 as run, 2 eta E G_c = 8 as printed.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds T.")] = 400,
     active: Annotated[int, typer.Option(help="Clients active in a round.")] = 10,
-    preset: Annotated[str, typer.Option(help="as-run: everything in the state, batch counters too; library: what this library noises by default.")] = "as-run",
-    state: Annotated[str | None, typer.Option(help="all or trainable, in place of the preset's.")] = None,
+    preset: Annotated[str, typer.Option(help="as-run or as-printed: sets --kappa and --state.")] = "as-run",
+    state: Annotated[str | None, typer.Option(help="all or trainable: what is noised.")] = None,
     layers: Annotated[str, typer.Option(help="What a layer is: tensor or module.")] = "tensor",
-    counters: Annotated[bool | None, typer.Option(help="Whether integer batch counters are noised, in place of the preset's.")] = None,
+    counters: Annotated[bool | None, typer.Option(help="Whether integer batch counters are noised; by default if all is, as run.")] = None,
     as_json: Json = False,
 ) -> None:
     """The paper's noise scale before a run: the sum of the noise norms over rounds, clients and layers, each after division by the cohort."""
-    state, counters = _reading(preset, state, counters)
+    state, kappa = _preset(preset, state, kappa)
+    counters = state == "all" if counters is None else counters
     with torch.device("meta" if model in MODELS else "cpu"):  # shapes are enough, but a network from elsewhere may need its numbers
         sizes = noised_sizes(create(model, classes, channels, size), layers, state, counters)
     sigma = _sigma(method, epsilon, delta, kappa)
@@ -53,9 +54,10 @@ def expected_command(
     show("Expected noise scale", facts | {"preset": preset, "state": state, "layers": layers, "counters": counters}, as_json)
 
 
-def _reading(preset: str, state: str | None, counters: bool | None) -> tuple[str, bool]:
-    noised, counted = PRESETS[choose("preset", preset, PRESETS)]
-    return noised if state is None else state, counted if counters is None else counters
+def _preset(preset: str, state: str | None, kappa: float | None) -> tuple[str, float]:
+    method, public = PRESETS[choose("preset", preset, PRESETS)]["method"], Training()
+    theorem = 2 * public.lr * public.epochs * public.clip  # Theorem 2 of the paper
+    return method["state"] if state is None else state, method.get("kappa", theorem) if kappa is None else kappa
 
 
 def _sigma(method: str, epsilon: float, delta: float, kappa: float) -> float:

@@ -21,6 +21,10 @@ Sigma = Annotated[float, typer.Option(help=f"Standard deviation of the noise, {U
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 GAUSSIAN = {"sigma_unit": UNIT, "accountant": ACCOUNTANT}
+NAIVE = {
+    "accountant": "the paper's sequential accountant: q T epsilon",
+    "note": "proves nothing: noise is added once a round, not once a batch",
+}
 
 
 @app.command("sigma")
@@ -33,8 +37,9 @@ def sigma_command(
     """The sigma that a rule asks for, and the delta that this sigma really gives."""
     sigma = sigma_of(epsilon, delta, rule)
     true = delta_of(epsilon, sigma)
-    asked = {"sigma": sigma, "delta": true, "epsilon": epsilon, "requested_delta": delta, "holds": true <= delta}
-    show(f"Noise by the {rule} rule", asked | {"rule": rule, "constant": constant(epsilon, delta, rule), "note": _note(rule, epsilon)} | GAUSSIAN, as_json)
+    facts = {"sigma": sigma, "delta": true, "epsilon": epsilon, "requested_delta": delta, "holds": true <= delta}
+    facts |= {"rule": rule, "constant": constant(epsilon, delta, rule), "note": _note(rule, epsilon)}
+    show(f"Noise by the {rule} rule", facts | GAUSSIAN, as_json)
 
 
 @app.command("delta")
@@ -61,8 +66,7 @@ def naive_command(
     """The paper's accumulated budget q T epsilon, which is not to be trusted."""
     spent = accumulated(sigma, delta, batch, size, steps)
     inputs = {"sigma": sigma, "requested_delta": delta, "batch": batch, "size": size, "steps": steps, "sigma_unit": UNIT}
-    warning = {"accountant": "the paper's sequential accountant: q T epsilon", "note": "proves nothing: noise is added once a round, not once a batch"}
-    show("The paper's accumulated budget", vars(spent) | {"meaningless": spent.meaningless} | inputs | warning, as_json)
+    show("The paper's accumulated budget", vars(spent) | {"meaningless": spent.meaningless} | inputs | NAIVE, as_json)
 
 
 @app.command("convergence")
@@ -133,6 +137,7 @@ def _noise(noise: float | None, sigma: float | None, size: int | None, probabili
 
 def _bound(theorem: Convergence, rounds: int, gap: float) -> dict[str, Any]:
     lower, upper = theorem.interval
-    derived = {"psi": theorem.psi, "phi": theorem.phi, "rate": theorem.rate, "lr_above": lower, "lr_below": upper, "smoothness_below": theorem.smoothest}
+    derived = {"psi": theorem.psi, "phi": theorem.phi, "rate": theorem.rate, "lr_above": lower, "lr_below": upper}
+    derived |= {"smoothness_below": theorem.smoothest}
     found = {"bound": theorem.bound(rounds, gap) if theorem.holds else None, "holds": theorem.holds, "reason": theorem.refusal}
     return found | {"conditions": [vars(condition) for condition in theorem.conditions()]} | derived

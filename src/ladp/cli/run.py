@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -125,9 +126,10 @@ def follow(out: Path, json_: bool) -> None:
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[news]}"), TimeRemainingColumn())
     try:
-        with Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress:
+        shown = Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal)
+        with shown as progress, closing(experiment.play(out)) as records:
             task = progress.add_task("rounds", total=None, news="")
-            for record in experiment.play(out):
+            for record in records:
                 total = progress.tasks[0].total or folder.get_json(out / folder.ABOUT)["rounds"]
                 progress.update(task, completed=record["round"], total=total, news=_news(record), refresh=True)
     except KeyboardInterrupt:

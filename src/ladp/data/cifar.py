@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from ladp.data import cifar_files, pickles
 from ladp.data.dataset import Archive, Dataset, Reading, pair
@@ -121,7 +122,7 @@ class Cifar:
             contents = {member.name: tar.extractfile(member).read() for member in members}
         return contents, {path.name: layout.archive.digest}
 
-    def decode(self, layout: Layout, contents: dict[str, bytes], files: dict[str, str]) -> tuple:
+    def decode(self, layout: Layout, contents: dict[str, bytes], files: dict[str, str]) -> tuple[torch.Tensor, torch.Tensor]:
         """Images and labels of one split, in the published order."""
         parts = [layout.decode(contents[file], file, len(self.classes)) for file in files]
         images, labels = np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])

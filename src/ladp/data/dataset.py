@@ -72,5 +72,6 @@ class Source(Protocol):
 
 
 def pair(images: np.ndarray, labels: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images as byte tensor and labels as int64 tensor, both owning their memory."""
-    return torch.from_numpy(np.array(images, np.uint8)), torch.from_numpy(np.array(labels, np.int64))
+    """Images as byte tensor and labels as int64 tensor, copied only where the memory is read-only or not in order."""
+    ready = (np.require(array, kind, ["C", "W"]) for array, kind in ((images, np.uint8), (labels, np.int64)))
+    return tuple(map(torch.from_numpy, ready))

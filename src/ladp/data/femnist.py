@@ -51,10 +51,13 @@ class Femnist:
     def unpack(self, path: Path, root: Path) -> Reading:
         """`x` [N, 28, 28], `y`, `writer` and `split` (0 train, 1 test)."""
         content = verify(content_of(path), self.digest, path, f"delete it, or {self.by_hand(root)}")
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            held = arrays["split"] == 1
-            parts = [tuple(arrays[key][rows] for key in ("x", "y", "writer")) for rows in (~held, held)]
-        return Reading(self.build(*parts), "npz", {path.name: self.digest})
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                columns, held = [arrays[key] for key in ("x", "y", "writer")], arrays["split"] == 1
+        except (ValueError, KeyError) as error:
+            raise Problem(f"{path} is not the packed data set ({error}): delete it, or {self.by_hand(root)}") from error
+        train, test = (tuple(column[rows] for column in columns) for rows in (~held, held))
+        return Reading(self.build(train, test), "npz", {path.name: self.digest})
 
     def gather(self, train: list[Path], test: list[Path]) -> Reading:
         """LEAF's training and test files; with `all_data` alone, every tenth image of a writer is for testing."""

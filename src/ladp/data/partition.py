@@ -47,8 +47,9 @@ class Writer:
         """Clients in the order of the writers' numbers."""
         need_clients(clients)
         chosen = self.choose(clients, key, writers)
-        order = np.argsort(writers, kind="stable")
-        starts, stops = (np.searchsorted(np.asarray(writers)[order], chosen, side) for side in ("left", "right"))
+        names = np.asarray(writers)
+        order = np.argsort(names, kind="stable")
+        starts, stops = (np.searchsorted(names[order], chosen, side) for side in ("left", "right"))
         records = np.concatenate([order[start:stop] for start, stop in zip(starts, stops)])
         return Shards(records.astype(np.int32), np.concatenate([[0], (stops - starts).cumsum()]))
 
@@ -56,7 +57,7 @@ class Writer:
         """The writers that become clients."""
         if writers is None:
             raise Problem("partition 'writer' needs writers and this data set names none: use the data set femnist, or partition 'iid'")
-        known = np.unique(writers)
+        known = np.unique(np.asarray(writers))
         if clients > len(known):
             raise Problem(f"partition 'writer' has {len(known)} writers, got {clients} clients: take at most {len(known)}")
         return np.sort(key.at("partition").numpy().choice(known, clients, replace=False))

@@ -12,10 +12,10 @@ BLUE, ORANGE, INK, FAINT = "#2b6cb0", "#c05621", "#1a202c", "#e2e8f0"
 
 def draw(counts: np.ndarray, clients: list[int], classes: tuple[str, ...], title: str, curious: int | None = None) -> str:
     """SVG of counts [client, class]: the area of a disc is proportional to the records, the bar at the right to the client's size."""
-    width, height = LEFT + CELL * len(classes) + BAR + 60, TOP + CELL * len(clients) + 34
+    width, height = max(420, LEFT + CELL * len(classes) + BAR + 60), TOP + CELL * len(clients) + 34
     rows = [row(counts[i], i, client, counts, client == curious) for i, client in enumerate(clients)]
-    note = f"largest disc: {counts.max()} records; bars: records a client"
-    note += f"; orange: the honest-but-curious client {curious}" if curious is not None else ""
+    note = f"largest disc: {counts.max()} records; bars: client sizes"
+    note += f"; orange: curious client {curious}" if curious is not None else ""
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '

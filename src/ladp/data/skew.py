@@ -1,4 +1,4 @@
-"""Clients that differ: Distributions I and II of the paper ("Impact of non-IID") and the Dirichlet partition."""
+"""Clients that differ: Distributions I and II of the paper ("Impact of Data Heterogeneity") and the Dirichlet partition."""
 
 from bisect import bisect_right
 from dataclasses import dataclass

@@ -27,7 +27,10 @@ def create(name: str, classes: int = 10, channels: int = 3, size: int = 32, norm
     taken = signature(make).parameters
     if missing := [k for k in wanted if k not in taken]:
         raise Problem(f"model {name!r} has no option {missing[0]!r}: leave it out")
-    model = make(**{k: v for k, v in dict(classes=classes, channels=channels, size=size, **wanted).items() if k in taken})
+    try:
+        model = make(**{k: v for k, v in dict(classes=classes, channels=channels, size=size, **wanted).items() if k in taken})
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise Problem(f"model {name!r} cannot be made: {error}") from error
     if not isinstance(model, nn.Module):
         raise Problem(f"model {name!r} made a {type(model).__name__}, not a torch.nn.Module")
     return model

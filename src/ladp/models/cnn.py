@@ -29,7 +29,8 @@ class ConvNet(nn.Module):
 
 
 def _block(inputs: int, outputs: int, norm: str) -> nn.Sequential:
-    layers = [nn.Conv2d(inputs, outputs, 3, padding=1), normaliser(norm)(outputs), nn.ReLU(), nn.MaxPool2d(2)]
+    bias = norm != "batch"  # BatchNorm takes the mean away: a bias before it would never move
+    layers = [nn.Conv2d(inputs, outputs, 3, padding=1, bias=bias), normaliser(norm)(outputs), nn.ReLU(), nn.MaxPool2d(2)]
     return nn.Sequential(*(layer for layer in layers if not isinstance(layer, nn.Identity)))
 
 

@@ -2,6 +2,5 @@
 
 from ladp.report.headline import rows
 from ladp.report.page import write
-from ladp.report.table import text
 
-__all__ = ["rows", "text", "write"]
+__all__ = ["rows", "write"]

@@ -8,7 +8,7 @@ from ladp.report import number
 from ladp.report.markup import Markup, join, tag
 from ladp.report.scale import Scale, logarithmic, straight
 
-WIDTH, HEIGHT, TOP, BOTTOM, LEFT, GAP = 560, 340, 14, 302, 46, 17
+WIDTH, HEIGHT, TOP, BOTTOM, LEFT, GAP, LETTER = 480, 300, 12, 262, 40, 16, 7.3
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,14 @@ class Series:
     dash: int = 0
 
 
-def curves(title: str, text: str, series: Sequence[Series], form: Callable = number.short,
-           least: float | None = None, most: float | None = None) -> Markup:
-    """The picture; the vertical scale is logarithmic where the lines span more than a factor of fifty."""
+def curves(title: str, text: str, series: Sequence[Series], share: bool = False) -> Markup:
+    """The picture, shares in percent; the vertical scale is logarithmic where lines span more than a factor of fifty."""
     series = [line for line in series if line.points]
     if not series:
         return tag("p", "Nothing was measured.", class_="absent")
-    across, up = _scales(series, least, most)
-    body = [_grid(across, up, form), *(_line(line, across, up) for line in series), _labels(series, across, up)]
+    across, up = _scales(series, share)
+    form = number.percent if share else number.short
+    body = [_grid(across, up, share), *(_line(line, across, up) for line in series), _labels(series, across, up)]
     return _frame(title, text, body, _data(series, across, up, form))
 
 
@@ -38,20 +38,20 @@ def swatch(colour: int, dash: int) -> Markup:
     return tag("svg", stroke, class_="swatch", viewBox="0 0 28 12", width=28, height=12, aria_hidden="true")
 
 
-def _scales(series: Sequence[Series], least: float | None, most: float | None) -> tuple[Scale, Scale]:
+def _scales(series: Sequence[Series], share: bool) -> tuple[Scale, Scale]:
     points = [point for line in series for point in line.points]
     rounds, values = [point[0] for point in points], [value for point in points for value in point[1:]]
-    room = 16 + 7.2 * max(len(line.label) for line in series)
+    room = 16 + LETTER * max(len(line.label) for line in series)
     first, last = min(rounds), max(rounds)
-    across = Scale(first, last if last > first else first + 1, LEFT, WIDTH - min(room, 210))
+    across = Scale(first, last if last > first else first + 1, LEFT, WIDTH - min(room, 0.45 * WIDTH))
     if min(values) > 0 and max(values) > 50 * min(values):
         return across, logarithmic(values, BOTTOM, TOP)
-    return across, straight(values, BOTTOM, TOP, least, most)
+    return across, straight(values, BOTTOM, TOP, 0.0 if min(values) >= 0 else None, 1.0 if share else None)
 
 
-def _grid(across: Scale, up: Scale, form: Callable) -> Markup:
+def _grid(across: Scale, up: Scale, share: bool) -> Markup:
     levels = [join(tag("line", x1=LEFT, x2=across.stop, y1=up(mark), y2=up(mark), class_="grid"),
-                   tag("text", form(mark), x=LEFT - 8, y=up(mark) + 4, class_="tick end")) for mark in up.ticks()]
+                   tag("text", number.mark(100 * mark if share else mark), x=LEFT - 8, y=up(mark) + 4, class_="tick end")) for mark in up.ticks()]
     rounds = [mark for mark in across.ticks() if mark == int(mark)]
     places = [tag("text", int(mark), x=across(mark), y=BOTTOM + 18, class_="tick middle") for mark in rounds]
     floor = tag("line", x1=LEFT, x2=across.stop, y1=BOTTOM, y2=BOTTOM, class_="axis")

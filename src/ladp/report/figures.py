@@ -14,8 +14,8 @@ NOISE = "noise norm in one upload"
 
 def curves(configurations: Sequence[Configuration]) -> Markup:
     """Accuracy and loss on the test set, side by side."""
-    pair = [_curve(configurations, "accuracy", "Test accuracy, %", number.percent, 0.0, 1.0),
-            _curve(configurations, "loss", "Test loss", number.short, 0.0, None)]
+    pair = [_curve(configurations, "accuracy", "Test accuracy, %", True),
+            _curve(configurations, "loss", "Test loss", False)]
     note = "Line: mean over seeds. Band: lowest to highest seed. Point at a round, or use the arrow keys, to read it."
     return tag("section", tag("h2", "Round by round"), tag("div", *pair, class_="pair"), tag("p", note, class_="note"))
 
@@ -46,11 +46,11 @@ def selection(configurations: Sequence[Configuration]) -> Markup | None:
                tag("p", note, class_="note"))
 
 
-def _curve(configurations: Sequence[Configuration], key: str, title: str, form: Callable, least: float | None,
-           most: float | None) -> Markup:
+def _curve(configurations: Sequence[Configuration], key: str, title: str, share: bool) -> Markup:
+    form = number.percent if share else number.short
     series = [Series(one.label, one.curve(key), one.colour, one.dash) for one in configurations]
     ends = [f"{line.label} ends at {form(line.points[-1][1])}" for line in series if line.points]
-    picture = chart.curves(title, "; ".join(ends), series, form, least, most)
+    picture = chart.curves(title, "; ".join(ends), series, share)
     return _figure(title, picture, _points(series, form))
 
 

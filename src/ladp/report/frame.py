@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ladp.report.markup import Markup, tag
 
-WIDTH, LETTER, LONGEST = 560, 6.4, 26
+WIDTH, LETTER, LONGEST = 480, 7.0, 24
 
 
 def margin(layers: Iterable[str]) -> float:

@@ -32,7 +32,7 @@ def certificate(one: Configuration) -> dict:
 
 def terms(row: dict, name: str) -> str:
     """δ, unit, view and accountant of an ε, in words."""
-    parts = {"delta": "δ {}", "unit": "unit {}", "view": "view {}", "accountant": "accountant {}"}
+    parts = {"delta": "δ {}", "unit": "unit {}", "view": "view {}", "accountant": "accountant: {}"}
     values = {"delta": number.exact(row[f"{name}_delta"])} | {key: row[f"{name}_{key}"] for key in parts if key != "delta"}
     known = [form.format(values[key]) for key, form in parts.items() if values[key] not in (None, number.ABSENT)]
     return f"({', '.join(known)})" if known else "(terms not recorded)"

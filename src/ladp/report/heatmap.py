@@ -32,7 +32,7 @@ def legend(colours: Scale, unit: str) -> Markup:
     """The colour scale with its numbers, and the stroke that stands for zero."""
     width, across = 18, Scale(colours.low, colours.high, 10, 10 + 18 * SHADES, log=True)
     blocks = [tag("rect", x=10 + shade * width, y=4, width=width, height=12, class_=f"c{shade}") for shade in range(SHADES)]
-    marks = [tag("text", number.short(mark), x=across(mark), y=31, class_="tick middle") for mark in colours.ticks(4)]
+    marks = [tag("text", number.mark(mark), x=across(mark), y=31, class_="tick middle") for mark in colours.ticks(6)]
     zero = join(tag("path", d="M250 10h22", class_="zero"), tag("text", "none", x=280, y=14, class_="tick"))
     return tag("svg", tag("title", f"Colour scale: {unit}"), *blocks, *marks, zero, class_="legend", role="img",
                xmlns="http://www.w3.org/2000/svg", viewBox="0 0 330 36", width=330, height=36)
@@ -82,10 +82,11 @@ def _piece(shade: str, x: float, y: float, width: float, row: int) -> str:
 
 
 def _rounds(spans: list[list[int]], left: float, bottom: int, width: float) -> Markup:
-    """The first round of every few columns, as many as there is room for."""
-    step = max(1, -(-len(spans) // 10))
-    marks = [tag("text", span[0], x=left + (place + 0.5) * width, y=bottom + 14, class_="tick middle")
-             for place, span in enumerate(spans) if place % step == 0]
+    """Round numbers under the columns that hold them."""
+    rounds = [place for span in spans for place in span]
+    wanted = Scale(rounds[0], rounds[-1]).ticks(8) if len(rounds) > 1 else rounds
+    marks = [tag("text", f"{mark:g}", x=left + (place + 0.5) * width, y=bottom + 14, class_="tick middle")
+             for mark in wanted for place, span in enumerate(spans) if mark in span]
     return tag("g", *marks, tag("text", "round", x=WIDTH - 2, y=bottom + 28, class_="tick end"))
 
 

@@ -25,13 +25,13 @@ def layers(title: str, text: str, rows: Sequence[Observed]) -> Markup:
     """For each layer the mean P with its range over the rounds, and a bar for the share of clients that selected it."""
     called, top = [one.layer for one in rows], 24
     left, row = margin(called), pitch(len(rows))
-    bar = Scale(0, 1, WIDTH - 132, WIDTH - 42)
+    bar = Scale(0, 1, WIDTH - 116, WIDTH - 44)
     dots = _spread([value for one in rows for value in (one.low, one.high) if value], left + 8, bar.start - 26)
     heads = join(tag("text", "P, log scale", x=left + 4, y=12, class_="tick"),
                  tag("text", "selected by", x=bar.start, y=12, class_="tick"))
     lines = [_row(one, dots, bar, top + place * row, row) for place, one in enumerate(rows)]
-    marks = [tag("text", number.short(mark), x=dots(mark), y=top + len(rows) * row + 16, class_="tick middle")
-             for mark in dots.ticks(4)]
+    marks = [tag("text", number.mark(mark), x=dots(mark), y=top + len(rows) * row + 16, class_="tick middle")
+             for mark in dots.ticks(5)]
     body = [heads, names(called, left, row, top), *lines, *marks]
     return frame("layers", title, text, body, top + len(rows) * row + 24)
 

@@ -35,12 +35,12 @@ def read(value: object) -> float | None:
 
 def short(value: float | None) -> str:
     """Three significant digits, thousands grouped, powers of ten beyond."""
-    if value is None:
-        return ABSENT
+    if not value:
+        return ABSENT if value is None else "0"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     size = abs(value)
-    if value and not 1e-3 <= size < 1e7:
+    if not 1e-3 <= size < 1e7:
         digits, power = f"{value:.1e}".split("e")
         return f"{digits.removesuffix('.0')}×10{str(int(power)).translate(RAISED)}".replace("-", "−")
     text = f"{value:,.0f}" if size >= 1000 else f"{value:#.3g}".rstrip(".")
@@ -54,6 +54,15 @@ def exact(value: float | None) -> str:
     return f"{value:.4g}"
 
 
+def mark(value: float | None) -> str:
+    """A round number on an axis, nothing after its last digit."""
+    if not value or 0.01 <= abs(value) < 1e5:
+        return f"{value or 0:.6g}".replace("-", "−")
+    digits, power = f"{value:.0e}".split("e")
+    times = "" if digits == "1" else f"{digits}×"
+    return f"{times}10{str(int(power)).translate(RAISED)}".replace("-", "−")
+
+
 def percent(value: float | None) -> str:
     """A share in percent with one decimal, the sign left to the heading."""
     return ABSENT if value is None else f"{100 * value:.1f}"
@@ -61,7 +70,18 @@ def percent(value: float | None) -> str:
 
 def ranged(value: Spread, form=short) -> str:
     """mean ± deviation, or the mean alone where one run cannot show a deviation."""
-    return form(value.mean) if value.deviation is None else f"{form(value.mean)} ± {form(value.deviation)}"
+    if value.deviation is None:
+        return form(value.mean)
+    if form is not short or not 1e-4 < max(value.deviation, abs(value.mean)) < 1e7:
+        return f"{form(value.mean)} ± {form(value.deviation)}"
+    places = _places(value.deviation or abs(value.mean) / 10)
+    return f"{value.mean:,.{places}f} ± {value.deviation:,.{places if value.deviation else 0}f}".replace("-", "−")
+
+
+def _places(deviation: float) -> int:
+    """Decimals that show one digit of a deviation, two where it begins with a one."""
+    power = math.floor(math.log10(deviation))
+    return max(0, (deviation < 2 * 10**power) - power)
 
 
 def listed(words: list[str]) -> str:

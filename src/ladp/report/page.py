@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -18,23 +19,28 @@ from ladp.report.summary import summary
 def write(paths: Iterable[Path | str], out: Path | str, title: str | None = None) -> Path:
     """The report on all runs under `paths`, written whole or not at all; the same runs give the same bytes."""
     out = Path(out)
-    document = page(gather(paths), out.resolve().parent, title).encode("utf-8", "replace")
+    return put(out, page(gather(paths), out, title))
+
+
+def put(out: Path, text: str) -> Path:
+    """A text file written beside its place first, so that nothing half-written is ever there."""
     part = out.with_name(f"{out.name}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(document)
+        part.write_bytes(text.encode("utf-8", "replace"))
         part.replace(out)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         raise Problem(f"cannot write {out}: {error.strerror}; choose another place with --out") from error
     return out
 
 
-def page(configurations: Sequence[Configuration], home: Path, title: str | None = None) -> str:
-    """The whole document; folders are named relative to `home`."""
+def page(configurations: Sequence[Configuration], out: Path, title: str | None = None) -> str:
+    """The whole document; folders are named relative to the place of `out`."""
     title = title or default_title(configurations)
     sections = [_header(configurations, title), summary(configurations), curves(configurations), noise(configurations),
-                selection(configurations), proof(configurations), provenance(configurations, home)]
+                selection(configurations), proof(configurations), provenance(configurations, out.resolve().parent)]
     script = Markup(asset("page.js"))
     body = tag("body", tag("main", *sections), tag("div", id="tip", role="status", hidden="hidden"), tag("script", script))
     return f"<!doctype html>\n{tag('html', _head(title, script), body, lang='en')}\n"

@@ -22,7 +22,7 @@ def proof(configurations: Sequence[Configuration]) -> Markup:
         said = (one.method, number.exact(cells["certified_epsilon"]), terms(cells, "certified"), *cells["reasons"])
         groups.setdefault(said, []).append(place)
     blocks = [_block(said, [(place, configurations[place].label) for place in places]) for said, places in groups.items()]
-    return tag("section", tag("h2", "What is proved, and why not more"), tag("div", *blocks, class_="pair"))
+    return tag("section", tag("h2", "What is proved, and why not more"), tag("div", *blocks, class_="triple"))
 
 
 def _block(said: tuple, members: list[tuple[int, str]]) -> Markup:

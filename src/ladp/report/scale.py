@@ -58,6 +58,6 @@ def _powers(scale: Scale, count: int) -> list[float]:
     """Powers of ten, every few of them over a wide range, with their doubles and fives over a narrow one."""
     first, last = math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high))
     factors = (1, 2, 5) if scale.high / scale.low < 200 else (1,)
-    stride = max(1, math.ceil((last - first) / count))
+    stride = max(1, math.ceil((last - first - 1) / count))
     marks = [10.0**power * factor for power in range(first, last + 1, stride) for factor in factors]
     return [mark for mark in marks if scale.low * (1 - 1e-9) <= mark <= scale.high * (1 + 1e-9)]

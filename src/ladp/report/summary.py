@@ -8,14 +8,15 @@ from ladp.report.chart import swatch
 from ladp.report.configuration import Configuration
 from ladp.report.headline import row
 from ladp.report.markup import Markup, tag
-from ladp.report.number import Spread, short
+from ladp.report.number import Spread
 from ladp.report.scale import Scale
 
 EXPLAINED = ("Claimed: what the formula of the method's own paper gives, one upload at a time and added up over the "
              "rounds. Certified: what is proved for the mechanism as it ran. ∞ is no failure to compute; it says "
              "that no finite ε holds, for the reasons given further down. ± is the sample deviation over seeds.")
-HEADS = (("method", ""), ("claimed ε", "end"), ("accumulated claimed ε", "end"), ("certified ε", "end"),
-         ("accuracy, %", "end"), ("", ""), ("test loss", "end"), ("noise scale", "end"), ("seconds", "end"),
+DOT = "\u00a0· "  # never at the beginning of a line
+HEADS = (("method", ""), ("claimed ε", "end"), ("accumulated claimed\u00a0ε", "end"), ("certified ε", "end"),
+         ("accuracy, %", "end"), ("test loss", "end"), ("noise scale", "end"), ("seconds", "end"),
          ("runs", "end"))
 
 
@@ -25,7 +26,7 @@ def summary(configurations: Sequence[Configuration]) -> Markup:
     heads = tag("tr", *(tag("th", name, scope="col", class_=side or None) for name, side in HEADS))
     lines = [_line(one, cells, place) for place, (one, cells) in enumerate(zip(configurations, rows, strict=True))]
     table = tag("table", tag("caption", "Cost and accuracy by configuration"), tag("thead", heads), tag("tbody", *lines))
-    return tag("section", tag("h2", "What it cost and what it bought"), tag("div", table, class_="wide"),
+    return tag("section", tag("h2", "What it cost and what it bought"), tag("div", table, class_="wide summary"),
                tag("p", EXPLAINED, class_="note"), _remarks(rows))
 
 
@@ -42,7 +43,7 @@ def _line(one: Configuration, cells: dict, place: int) -> Markup:
 def _measured(cells: dict) -> list[Markup]:
     accuracy = _spread(cells, "accuracy")
     plain = [_cell(number.ranged(_spread(cells, key))) for key in ("loss", "noise_scale", "seconds")]
-    return [_cell(number.ranged(accuracy, number.percent), "strong"), tag("td", _strip(accuracy)), *plain,
+    return [_cell(number.ranged(accuracy, number.percent), "strong", _strip(accuracy)), *plain,
             _cell(cells["count"], None, None if cells["finished"] else "unfinished")]
 
 
@@ -52,8 +53,9 @@ def _claimed(cells: dict) -> Markup:
 
 def _accumulated(cells: dict) -> Markup:
     delta = cells["accumulated_delta"]
-    void = ["δ ≥ 1: says nothing"] if delta is not None and delta >= 1 else []
-    terms = [] if delta is None else [f"δ {short(delta)}", "same unit, client drawn most", *void]
+    void = ["δ of 1 or more says nothing"] if delta is not None and delta >= 1 else []
+    words = DOT.join(str(word) for word in (f"δ {number.exact(delta)}", cells["claimed_unit"], "all uploads") if word)
+    terms = [] if delta is None else [words, "the paper's q·T·ε, client drawn most", *void]
     return _cell(number.ranged(_spread(cells, "accumulated_epsilon")), None, *terms)
 
 
@@ -71,18 +73,20 @@ def _terms(cells: dict, name: str) -> list[str]:
     values = [cells[f"{name}_{key}"] for key in ("unit", "view")]
     delta = cells[f"{name}_delta"]
     words = [f"δ {number.exact(delta)}"] * (delta is not None) + [str(value) for value in values if value]
-    return [line for line in (" · ".join(words), cells[f"{name}_accountant"]) if line]
+    accountant = cells[f"{name}_accountant"]
+    accountant = "no accountant applies" if accountant == "none applies" else accountant
+    return [line for line in (DOT.join(words), accountant) if line]
 
 
-def _cell(value: object, weight: str | None = None, *terms: str | None) -> Markup:
+def _cell(value: object, weight: str | None = None, *terms: object) -> Markup:
     small = [tag("small", term) for term in terms if term]
-    return tag("td", tag("span", value, class_=weight), *small, class_="end")
+    return tag("td", tag("span", value, class_=weight), *small, class_="end terms" if len(small) > 1 else "end")
 
 
-def _strip(value: Spread) -> Markup:
+def _strip(value: Spread) -> Markup | None:
     """Accuracy on a line from 0 to 100 %, with its deviation."""
     if value.mean is None:
-        return tag("span", "")
+        return None
     across, wide = Scale(0.0, 1.0, 4, 92), value.deviation or 0.0
     line = tag("line", x1=across(0), x2=across(1), y1=9, y2=9, class_="track")
     reach = tag("line", x1=across(value.mean - wide), x2=across(value.mean + wide), y1=9, y2=9, class_="range")

@@ -3,12 +3,11 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+import unicodedata
+from collections.abc import Callable, Sequence
 
-from ladp.errors import choose
 from ladp.report import number
-from ladp.report.headline import rows as read, terms
+from ladp.report.headline import terms
 from ladp.report.number import Spread
 
 HEADINGS = ("configuration", "claimed ε", "accumulated claimed ε", "certified ε", "accuracy, %", "loss", "noise scale",
@@ -69,11 +68,6 @@ FORMATS: dict[str, Callable[[Sequence[dict]], str]] = {"markdown": markdown, "cs
 MEASURED = {"accuracy": number.percent, "loss": number.short, "noise_scale": number.short, "seconds": number.short}
 
 
-def text(paths: Iterable[Path | str], format: str) -> str:
-    """The table of the runs under `paths` in one of FORMATS."""
-    return FORMATS[choose("format", format, FORMATS)](read(paths))
-
-
 def _spread(row: dict, key: str) -> Spread:
     return Spread(row[key], row[f"{key}_deviation"], row["count"])
 
@@ -81,8 +75,8 @@ def _spread(row: dict, key: str) -> Spread:
 def _claim(row: dict) -> str | None:
     if row["claimed_epsilon"] is None:
         return None
-    spent = "" if row["accumulated_delta"] is None else f", accumulated with δ {number.exact(row['accumulated_delta'])}"
-    return f"ε is claimed {terms(row, 'claimed')}{spent}"
+    said, delta = f"ε is claimed {terms(row, 'claimed')}", row["accumulated_delta"]
+    return said if delta is None else f"{said}; the paper's q·T·ε of the client drawn most has δ {number.exact(delta)}"
 
 
 def _proof(row: dict) -> str:
@@ -97,4 +91,11 @@ def _pipe(cell: str) -> str:
 
 
 def _tex(cell: str) -> str:
-    return "".join(LATEX.get(sign, sign) for sign in cell)
+    return "".join(LATEX.get(sign) or _greek(sign) for sign in cell)
+
+
+def _greek(sign: str) -> str:
+    """Greek letters by their names, which is how LaTeX calls them; other signs as they are."""
+    kind, _, letter = unicodedata.name(sign, "").partition(" LETTER ")
+    name = {"GREEK SMALL": letter.lower(), "GREEK CAPITAL": letter.capitalize()}.get(kind, "").replace("amda", "ambda")
+    return rf"$\{name}$" if name.isalpha() else sign

@@ -117,7 +117,7 @@ def _correlate(gradient, source, out, out_row, out_part, rows, share, height, wi
         tap, c = k // C, k % C
         known = k < COLUMNS
     else:
-        tap, c = column // C, column % C + tl.arange(0, BN)
+        tap, c = column // C, tl.multiple_of(column % C, BN) + tl.arange(0, BN)
         k = column + tl.arange(0, BN)
     i, j = tap // R - PAD, tap % R - PAD
     gradient += client * rows * N

@@ -1,0 +1,1 @@
+"""One file, one table or figure: recipes laid out side by side."""
