@@ -10,7 +10,7 @@ from ladp.report.runs import Run
 
 
 def rows(paths: Iterable[Path | str]) -> list[dict]:
-    """What each configuration cost and bought, as plain values; None where nothing was claimed or measured."""
+    """What each configuration cost and bought, fit for JSON: None where nothing is known, "inf" where nothing is proved."""
     return [row(one) for one in gather(paths)]
 
 
@@ -26,14 +26,14 @@ def certificate(one: Configuration) -> dict:
     found = [run.facts.get("certified") or {} for run in one.runs]
     worst = max(found, key=_certified)
     reasons = worst.get("reasons") or ["the run folder holds no certificate"] * math.isinf(_certified(worst))
-    return (_cost("certified", worst) | {"certified_epsilon": _certified(worst)}
-            | {"reasons": [str(reason) for reason in reasons]})
+    epsilon = "inf" if math.isinf(_certified(worst)) else _certified(worst)
+    return _cost("certified", worst) | {"certified_epsilon": epsilon, "reasons": [str(reason) for reason in reasons]}
 
 
 def terms(row: dict, name: str) -> str:
     """δ, unit, view and accountant of an ε, in words."""
     parts = {"delta": "δ {}", "unit": "unit {}", "view": "view {}", "accountant": "accountant: {}"}
-    values = {"delta": number.exact(row[f"{name}_delta"])} | {key: row[f"{name}_{key}"] for key in parts if key != "delta"}
+    values = {key: row[f"{name}_{key}"] for key in parts} | {"delta": number.exact(row[f"{name}_delta"])}
     known = [form.format(values[key]) for key, form in parts.items() if values[key] not in (None, number.ABSENT)]
     return f"({', '.join(known)})" if known else "(terms not recorded)"
 
@@ -50,8 +50,8 @@ def _certified(certificate: dict) -> float:
 
 
 def _accumulated(one: Configuration) -> dict:
-    delta = one.spread(lambda run: run.accumulated("delta")).mean
-    return _over_seeds(one, "accumulated_epsilon", lambda run: run.accumulated("epsilon")) | {"accumulated_delta": delta}
+    epsilon = _over_seeds(one, "accumulated_epsilon", lambda run: run.accumulated("epsilon"))
+    return epsilon | {"accumulated_delta": one.spread(lambda run: run.accumulated("delta")).mean}
 
 
 def _measured(one: Configuration) -> dict:

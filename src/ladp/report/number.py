@@ -47,8 +47,9 @@ def short(value: float | None) -> str:
     return text.replace("-", "−")
 
 
-def exact(value: float | None) -> str:
+def exact(value: float | str | None) -> str:
     """A parameter such as ε or δ: as few digits as say it, at most four."""
+    value = read(value)
     if value is None or math.isinf(value) or (value and not 1e-3 <= abs(value) < 1e4):
         return short(value)
     return f"{value:.4g}"

@@ -1,7 +1,6 @@
 """The headline table as HTML."""
 
 from collections.abc import Sequence
-from math import isinf
 
 from ladp.report import number
 from ladp.report.chart import swatch
@@ -62,7 +61,7 @@ def _accumulated(cells: dict) -> Markup:
 def _certified(cells: dict, place: int) -> Markup:
     """The certified ε; where it is infinite, the number itself leads to the reasons."""
     value = number.exact(cells["certified_epsilon"])
-    if isinf(cells["certified_epsilon"]):
+    if cells["certified_epsilon"] == "inf":
         said = " · ".join(cells["reasons"])
         value = tag("a", value, tag("sup", place + 1), href=f"#{anchor(place)}", data_tip=said, class_="infinite",
                     aria_label=f"infinite: {said}")

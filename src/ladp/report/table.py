@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import unicodedata
 from collections.abc import Callable, Sequence
 
@@ -10,9 +9,9 @@ from ladp.report import number
 from ladp.report.headline import terms
 from ladp.report.number import Spread
 
-HEADINGS = ("configuration", "claimed ε", "accumulated claimed ε", "certified ε", "accuracy, %", "loss", "noise scale",
-            "seconds", "runs")
-LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "∞": r"$\infty$", "ε": r"$\varepsilon$", "δ": r"$\delta$",
+HEADINGS = ("configuration", "claimed ε", "accumulated claimed ε", "certified ε", "accuracy, %", "loss",
+            "noise scale", "seconds", "runs")
+LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "∞": r"$\infty$", "ε": r"$\varepsilon$",
          "×": r"$\times$", "−": "$-$", "–": "--", "≥": r"$\geq$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}",
          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
          "\n": " "} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -29,7 +28,7 @@ def cells(row: dict) -> list[str]:
 
 
 def notes(rows: Sequence[dict]) -> list[str]:
-    """What the ε of the table mean, why certified ones are infinite, and which runs are not whole; alike rows together."""
+    """What each ε means, why certified ones are infinite, which runs are not whole; rows alike are told together."""
     said: dict[str, list[str]] = {}
     for row in rows:
         for note in (_claim(row), _proof(row), *row["remarks"]):
@@ -81,7 +80,7 @@ def _claim(row: dict) -> str | None:
 
 def _proof(row: dict) -> str:
     known = terms(row, "certified")
-    if math.isinf(row["certified_epsilon"]):
+    if row["certified_epsilon"] == "inf":
         return f"no finite ε is certified {known}, because {'; '.join(row['reasons'])}"
     return f"ε is certified {known}"
 

@@ -10,11 +10,11 @@ from ladp.mechanisms import Full, LaDP, NoNoise
 from ladp.privacy.mechanism import Mechanism, Training
 from ladp.recipe import Recipe, load
 
-EPSILONS = (0.2, 0.5)
+EPSILONS = (0.1, 0.5)
 SEEDS = (0, 1, 2)
 # As run, kappa = .01 in place of a sensitivity; everything else is the paper's text on 20 clients.
 METHODS: tuple[Mechanism, ...] = (NoNoise(), *(Full(epsilon=e) for e in EPSILONS), *(LaDP(epsilon=e) for e in EPSILONS))
-BASE = Recipe(method=NoNoise(), clients=20, active=5, rounds=40, training=Training(batch=10))
+BASE = Recipe(method=NoNoise(), clients=20, active=5, rounds=30, training=Training(batch=10))
 
 
 def recipes(seeds: tuple[int, ...] = SEEDS) -> dict[str, Recipe]:
