@@ -36,6 +36,6 @@ def see():
 
     def make(layout, current, previous=None, cohort=2, training=Training(), round=1):
         steps = torch.full((cohort,), 5)
-        return Seen(round, 10, layout, current, previous, training, steps)
+        return Seen(round, 10, layout, current, previous, training, tuple(range(40, 40 + cohort)), steps)
 
     return make

@@ -58,7 +58,7 @@ def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: s
         cohort = draw_cohort(work, number)  # line 4
         sizes = [int(held[client]) for client in cohort]
         steps = torch.tensor([work.training.steps(size) for size in sizes])
-        seen = Seen(number, rounds, work.layout, state.current, state.previous, work.training, steps)
+        seen = Seen(number, rounds, work.layout, state.current, state.previous, work.training, tuple(cohort), steps)
         memory = gather(work, state, cohort)
         uploads = engine.round(seen, cohort, state.counts, memory)  # line 5
         weights = torch.tensor(sizes if weighting == "size" else [1] * active, dtype=torch.float64)

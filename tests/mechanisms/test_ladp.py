@@ -117,7 +117,7 @@ def test_the_release_adds_noise_of_the_planned_scale_and_no_other(see):
 def test_a_layer_that_did_not_move_is_refused_unless_a_floor_is_set(see):
     layout, current, rows = trained()
     rows[1, layout.entries[4].start : layout.entries[4].stop] = current[layout.entries[4].start : layout.entries[4].stop]
-    with pytest.raises(Problem, match=r"P of layer 'fc1.weight' is 0 for upload 1 .* floor"):
+    with pytest.raises(Problem, match=r"client 41, round 1: P of layer 'fc1.weight' is 0, .* floor"):
         LaDP().plan(see(layout, current), rows)
     assert LaDP(floor=1e-9).plan(see(layout, current), rows).sigma.isfinite().all()
 

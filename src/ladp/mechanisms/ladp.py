@@ -67,7 +67,7 @@ class LaDP(GaussianMethod):
         if bool(bad.any()):
             k, j = bad.nonzero()[0].tolist()
             raise Problem(
-                f"round {seen.round}: P of layer {layers[j].name!r} is {privacy[k, j].item():g} for upload {k} of the cohort, so sigma = c Delta / (epsilon P) "
+                f"client {seen.cohort[k]}, round {seen.round}: P of layer {layers[j].name!r} is {privacy[k, j].item():g}, so sigma = c Delta / (epsilon P) "
                 "has no value (did the layer not move?); set a floor, e.g. floor = 1e-9"
             )
 

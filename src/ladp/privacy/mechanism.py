@@ -34,7 +34,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Seen:
-    """What everyone has been shown when the round begins: global models, constants, and the number of steps of each client in the cohort."""
+    """What everyone has been shown when the round begins: global models, constants, and which clients take part with how many steps each."""
 
     round: int
     rounds: int
@@ -42,11 +42,12 @@ class Seen:
     current: Tensor
     previous: Tensor | None
     training: Training
+    cohort: tuple[int, ...]
     steps: Tensor
 
     def of(self, k: int) -> "Seen":
         """The same for the k-th client of the cohort alone."""
-        return Seen(self.round, self.rounds, self.layout, self.current, self.previous, self.training, self.steps[k : k + 1])
+        return Seen(self.round, self.rounds, self.layout, self.current, self.previous, self.training, self.cohort[k : k + 1], self.steps[k : k + 1])
 
 
 @dataclass(frozen=True)

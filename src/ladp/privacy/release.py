@@ -49,7 +49,7 @@ def _checked(plan: Plan, seen: Seen) -> Tensor:
     if bool((sigma.isfinite() & (sigma >= 0)).all()):
         return sigma
     k, j = (~(sigma.isfinite() & (sigma >= 0))).nonzero()[0].tolist()
-    raise Problem(f"round {seen.round}, upload {k}: sigma of layer {plan.layers[j].name!r} came out {sigma[k, j].item()}; nothing was sent")
+    raise Problem(f"client {seen.cohort[k]}, round {seen.round}: sigma of layer {plan.layers[j].name!r} came out {sigma[k, j].item()}; nothing was sent")
 
 
 def _receipt(plan: Plan, sigma: Tensor, noise: Tensor) -> Receipt:

@@ -50,8 +50,10 @@ def _scales(series: Sequence[Series], share: bool) -> tuple[Scale, Scale]:
 
 
 def _grid(across: Scale, up: Scale, share: bool) -> Markup:
-    levels = [join(tag("line", x1=LEFT, x2=across.stop, y1=up(mark), y2=up(mark), class_="grid"),
-                   tag("text", number.mark(100 * mark if share else mark), x=LEFT - 8, y=up(mark) + 4, class_="tick end")) for mark in up.ticks()]
+    words = [number.mark(100 * level if share else level) for level in up.ticks()]
+    levels = [join(tag("line", x1=LEFT, x2=across.stop, y1=up(level), y2=up(level), class_="grid"),
+                   tag("text", word, x=LEFT - 8, y=up(level) + 4, class_="tick end"))
+              for level, word in zip(up.ticks(), words, strict=True)]
     rounds = [mark for mark in across.ticks() if mark == int(mark)]
     places = [tag("text", int(mark), x=across(mark), y=BOTTOM + 18, class_="tick middle") for mark in rounds]
     floor = tag("line", x1=LEFT, x2=across.stop, y1=BOTTOM, y2=BOTTOM, class_="axis")

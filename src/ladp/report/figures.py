@@ -40,8 +40,9 @@ def selection(configurations: Sequence[Configuration]) -> Markup | None:
         return None
     figures = [_figure(one.label, layers(f"P and selection by layer: {one.label}", _told(rows), rows), _rows(rows))
                for one, rows in found]
-    note = ("P estimates how far a layer moved from what is public; noise is inverse to it. Dot: mean over clients, "
-            "rounds and seeds. Line: lowest to highest round. Bar: share of clients that selected the layer for noise.")
+    note = ("P says how far a layer moved from what is public; noise is inverse to it. Dot: P, mean over clients, rounds "
+            "and seeds. Line: lowest to highest round. Ring: the divergence before it is clipped at B. "
+            "Bar: share of clients that selected the layer for noise.")
     return tag("section", tag("h2", "What the noise was shaped by"), tag("div", *figures, class_="pair"),
                tag("p", note, class_="note"))
 
@@ -73,11 +74,12 @@ def _noise(one: Configuration, cells: dict[str, dict[int, float]], colours) -> M
 
 
 def _observed(one: Configuration) -> list[Observed]:
-    weights, shares = one.layers("P"), one.layers("selected")
+    weights, raw, shares = one.layers("P"), one.layers("KL"), one.layers("selected")
     rows = []
     for layer in dict.fromkeys([*weights, *shares]):
         low, mean, high = _across(weights[layer]) if layer in weights else (None, None, None)
-        rows.append(Observed(layer, mean, low, high, _across(shares[layer])[1] if layer in shares else None))
+        before, share = (_across(table[layer])[1] if layer in table else None for table in (raw, shares))
+        rows.append(Observed(layer, mean, low, high, before, share))
     return rows
 
 
@@ -97,9 +99,10 @@ def _told(rows: Sequence[Observed]) -> str:
 
 
 def _rows(rows: Sequence[Observed]) -> Markup:
-    body = [[row.layer, number.short(row.low), number.short(row.mean), number.short(row.high), number.percent(row.share)]
+    body = [[row.layer, number.short(row.low), number.short(row.mean), number.short(row.high), number.short(row.raw),
+             number.percent(row.share)]
             for row in rows]
-    return _numbers(["layer", "P, lowest round", "P, mean", "P, highest round", "selected, %"], body)
+    return _numbers(["layer", "P, lowest round", "P, mean", "P, highest round", "KL, mean", "selected, %"], body)
 
 
 def _figure(caption: str, picture: Markup, numbers: Markup) -> Markup:

@@ -78,7 +78,7 @@ def _shade(value: float | None, colours: Scale) -> str:
 def _piece(shade: str, x: float, y: float, width: float, row: int) -> str:
     if shade == "zero":
         return f"M{x + 2:.1f} {y + row / 2 - 1:.1f}h{max(width - 4, 1):.1f}"
-    return f"M{x:.1f} {y}h{width + 0.2:.1f}v{row - 2}h-{width + 0.2:.1f}z"
+    return f"M{x:.1f} {y}h{width + 0.2:.1f}v{row - (2 if row > 8 else 1)}h-{width + 0.2:.1f}z"
 
 
 def _rounds(spans: list[list[int]], left: float, bottom: int, width: float) -> Markup:

@@ -12,21 +12,22 @@ from ladp.report.scale import Scale, logarithmic
 
 @dataclass(frozen=True)
 class Observed:
-    """One layer over a run: mean, lowest and highest P, and the share of clients that selected it."""
+    """One layer over a run: P (mean, lowest, highest), the mean divergence before clipping, the share that selected it."""
 
     layer: str
     mean: float | None
     low: float | None
     high: float | None
+    raw: float | None
     share: float | None
 
 
 def layers(title: str, text: str, rows: Sequence[Observed]) -> Markup:
-    """For each layer the mean P with its range over the rounds, and a bar for the share of clients that selected it."""
+    """For each layer P with its range over the rounds, a ring for the divergence before clipping, a bar for the share."""
     called, top = [one.layer for one in rows], 24
     left, row = margin(called), pitch(len(rows))
     bar = Scale(0, 1, WIDTH - 116, WIDTH - 44)
-    dots = _spread([value for one in rows for value in (one.low, one.high) if value], left + 8, bar.start - 26)
+    dots = _spread([value for one in rows for value in (one.low, one.high, one.raw) if value], left + 8, bar.start - 26)
     heads = join(tag("text", "P, log scale", x=left + 4, y=12, class_="tick"),
                  tag("text", "selected by", x=bar.start, y=12, class_="tick"))
     lines = [_row(one, dots, bar, top + place * row, row) for place, one in enumerate(rows)]
@@ -42,10 +43,11 @@ def _spread(values: list[float], start: float, stop: float) -> Scale:
 
 def _row(one: Observed, dots: Scale, bar: Scale, top: float, row: int) -> Markup:
     middle = top + row / 2 - 1
-    said = f"{one.layer}: P {number.short(one.mean)}, selected by {number.percent(one.share)} %"
+    raw = None if one.raw is None else f"\nKL before clipping {number.short(one.raw)}"
+    said = f"{one.layer}\nP {number.short(one.mean)}{raw or ''}\nselected by {number.percent(one.share)} %"
     base = tag("rect", x=bar.start, y=middle - 3, width=bar.stop - bar.start, height=6, class_="track")
     return tag("g", tag("line", x1=dots.start, x2=dots.stop, y1=middle, y2=middle, class_="grid"), base,
-               _dot(one, dots, middle), _bar(one, bar, middle), data_tip=said)
+               _ring(one, dots, middle), _dot(one, dots, middle), _bar(one, bar, middle), data_tip=said)
 
 
 def _dot(one: Observed, dots: Scale, middle: float) -> Markup | None:
@@ -53,6 +55,10 @@ def _dot(one: Observed, dots: Scale, middle: float) -> Markup | None:
         return None
     line = tag("line", x1=dots(one.low or dots.low), x2=dots(one.high), y1=middle, y2=middle, class_="range")
     return join(line, tag("circle", cx=dots(one.mean), cy=middle, r=4, class_="mark"))
+
+
+def _ring(one: Observed, dots: Scale, middle: float) -> Markup | None:
+    return tag("circle", cx=dots(one.raw), cy=middle, r=4, class_="ring") if one.raw and one.raw > 0 else None
 
 
 def _bar(one: Observed, bar: Scale, middle: float) -> Markup | None:

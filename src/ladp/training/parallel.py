@@ -156,7 +156,7 @@ def _do(engine: Sequential, board: Board, kind: bytes, first: int, second: int, 
         right, loss = engine.tested(board.current, board.counts, slice(first, second))
         return loss, right
     previous = board.previous if round > 1 else None
-    seen = Seen(round, rounds, engine.work.layout, board.current, previous, engine.work.training, board.steps[first : first + 1])
+    seen = Seen(round, rounds, engine.work.layout, board.current, previous, engine.work.training, (second,), board.steps[first : first + 1])
     tally = board.tallies[first].copy_(board.counts)
     memory = board.memory[first : first + 1] if board.memory.shape[1] else None
     loss, receipt = engine.serve(seen, second, board.rows[first : first + 1], tally, memory)

@@ -83,11 +83,12 @@ def _diverge(rows, row, known, starts, stops, owners, local_level, known_level, 
 @triton.jit
 def _perturb(rows, row, normal, sigma, starts, stops, owners, layers, width, out, CHUNK: tl.constexpr, BLOCK: tl.constexpr):
     chunk, client = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    stop, scale = tl.load(stops + chunk), tl.load(sigma + client * layers + tl.load(owners + chunk))
+    scale = tl.load(sigma + client * layers + tl.load(owners + chunk))
+    stop = tl.where(scale == 0, 0, tl.load(stops + chunk))
     total = tl.zeros((BLOCK,), tl.float64)
     for at in range(0, CHUNK, BLOCK):
         n = tl.load(starts + chunk) + at + tl.arange(0, BLOCK)
-        inside = (n < stop) & (scale > 0)
+        inside = n < stop
         noise = tl.load(normal + client * width + n, mask=inside, other=0.0) * scale
         value = tl.load(rows + client * row + n, mask=inside, other=0.0)
         tl.store(rows + client * row + n, value + noise, mask=inside)
