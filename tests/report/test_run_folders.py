@@ -94,6 +94,7 @@ def test_a_run_that_was_cut_off_and_went_on_says_so(tmp_path):
     ("run.json", b'{\n"method": oops}', "run.json, line 2"),
     ("run.json", b"[]", "run.json, line 1"),
     ("run.json", b"{}", "'method'"),
+    ("run.json", b'{"method": "x", "rounds": 1, "seed": 0, "certified": "yes"}', "'certified' must be an object"),
     ("recipe.toml", b"seed = 1\nrounds = = 2\n", "recipe.toml: not a recipe.*line 2"),
     ("rounds.jsonl", b'{"round": 1}\n\xff\xfe\n{"round": 3}\n', "rounds.jsonl, line 2"),
     ("rounds.jsonl", b'{"round": 1}\n{"round": "two"}\n{"round": 3}\n', "rounds.jsonl, line 2"),

@@ -10,6 +10,7 @@ from ladp.errors import Problem
 from ladp.report import number
 
 NEEDED = {"method": str, "rounds": int, "seed": int}
+GUARANTEES = ("claimed", "certified")  # either may be missing or null
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,9 @@ def _facts(path: Path) -> dict:
     for key, kind in NEEDED.items():
         if not isinstance(facts.get(key), kind):
             raise Problem(f"{path}: {key!r} must be of type {kind.__name__}, got {facts.get(key)!r}; run again")
+    for key in GUARANTEES:
+        if not isinstance(facts.get(key) or {}, dict):
+            raise Problem(f"{path}: {key!r} must be an object or null, got {facts[key]!r}; run again")
     return facts
 
 
