@@ -26,5 +26,5 @@ def demo(
     if json_:
         print(json.dumps({"report": str(page), "rows": rows([out])}))
         return
-    show(rows([out]))
+    show([out])
     print(f"report: {page}")

@@ -12,7 +12,7 @@ from ladp.report.scale import Scale
 
 EXPLAINED = ("Claimed: what the formula of the method's own paper gives, one upload at a time and added up over the "
              "rounds. Certified: what is proved for the mechanism as it ran. ∞ is no failure to compute; it says "
-             "that no finite ε holds, for the reasons given further down. ± is the sample deviation over seeds.")
+             "that no finite ε is proved, for the reasons given further down. ± is the sample deviation over seeds.")
 DOT = "\u00a0· "  # never at the beginning of a line
 HEADS = (("method", ""), ("claimed ε", "end"), ("accumulated claimed\u00a0ε", "end"), ("certified ε", "end"),
          ("accuracy, %", "end"), ("test loss", "end"), ("noise scale", "end"), ("seconds", "end"),

@@ -160,7 +160,7 @@ def convolve_back(gradient: Tensor, weight: Tensor, shape: torch.Size, window: W
 def _launch(source: Tensor, weight: Tensor, bias: Tensor | None, into: Tensor | None, out: Tensor, places: tuple[int, int], window: Window, back: bool, tile: Tile | None) -> Tensor:
     K, B, height, width, C = source.shape
     N, rows = out.shape[-1], B * places[0] * places[1]
-    tile = tile or choose_tile(rows * K, N, C)
+    tile = tile or choose_tile(rows, N, C)
     grid = (triton.cdiv(rows, tile.rows) * triton.cdiv(N, tile.columns), window.stride**2 if back else 1, K)
     _contract[grid](
         source, weight, bias, into, out, weight.stride(0), bias.stride(0) if bias is not None else 0, rows, *places, height, width, *out.shape[2:4],
@@ -174,7 +174,7 @@ def correlate(gradient: Tensor, x: Tensor, out: Tensor, window: Window, tile: Ti
     """The gradient with respect to the weights, written to `out` [K, C_out, R, S, C_in]."""
     K, B, height, width, C = x.shape
     N, rows, columns = gradient.shape[-1], B * gradient.shape[2] * gradient.shape[3], window.size**2 * C
-    tile = tile or choose_correlation(N, columns, C)
+    tile = tile or choose_correlation(N, columns)
     tiles = triton.cdiv(N, tile.rows) * triton.cdiv(columns, tile.columns)
     parts = parts or max(1, min(rows // (4 * tile.depth), PROGRAMS // (tiles * K)))
     share = triton.cdiv(triton.cdiv(rows, parts), tile.depth) * tile.depth
@@ -188,18 +188,21 @@ def correlate(gradient: Tensor, x: Tensor, out: Tensor, window: Window, tile: Ti
         out.copy_(sums.sum(0).view(out.shape))
 
 
-PROGRAMS = 528  # four for each of an H200's 132 multiprocessors
+PROGRAMS = 1056  # eight for each of an H200's 132 multiprocessors
 
 
 def choose_tile(rows: int, outputs: int, channels: int) -> Tile:
-    """Tiles that were fastest on an H200 (benchmarks/NOTES.md): as wide as the product allows, narrower where it is small."""
-    columns = min(128, max(16, triton.next_power_of_2(outputs)))
+    """Tiles that were fastest on an H200 (benchmarks/NOTES.md): as wide as the product allows, low where a client has few pixels."""
     depth = next((d for d in (64, 32, 16) if channels % d == 0), 32)
-    return Tile(128, columns, depth, 8 if columns == 128 else 4, 3)
+    if outputs <= 64:
+        return Tile(128, max(16, triton.next_power_of_2(outputs)), depth, 4, 3)
+    if rows <= 1024:
+        return Tile(64, 128, depth, 4, 4)
+    return Tile(128, 256, depth, 8, 3) if outputs >= 256 else Tile(128, 128, depth, 4, 3)
 
 
-def choose_correlation(outputs: int, columns: int, channels: int) -> Tile:
+def choose_correlation(outputs: int, columns: int) -> Tile:
     """The same for weight gradients."""
     rows = min(128, max(16, triton.next_power_of_2(outputs)))
     wide = min(128, max(16, triton.next_power_of_2(columns)))
-    return Tile(rows, wide, 64, 8 if rows * wide >= 128 * 128 else 4, 3)
+    return Tile(rows, wide, 64, 8 if rows * wide == 128 * 128 else 4, 3)
