@@ -1,6 +1,11 @@
-"""Arithmetic by layer on a cohort's rows: norms, divergences, noise and the mean, for all clients at once."""
+"""Arithmetic by layer on a cohort's rows: norms, divergences, noise and the mean, for all clients at once.
+
+Float32 rows on a CUDA device go to the kernels of `ladp.columns.cuda`, which have the same arguments and the same meaning.
+"""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -9,8 +14,18 @@ from ladp.keys import Key
 from ladp.params import Layer
 
 
+def _kernels(rows: Tensor) -> ModuleType | None:
+    if not rows.is_cuda or rows.dtype != torch.float32 or find_spec("triton") is None:
+        return None
+    from ladp.columns import cuda
+
+    return cuda
+
+
 def norms(rows: Tensor, layers: Sequence[Layer]) -> Tensor:
     """||w_ij|| for each row i and layer j, in float64: [K, J]."""
+    if kernels := _kernels(rows):
+        return kernels.norms(rows, layers)
     return torch.stack([torch.linalg.vector_norm(rows[:, l.start : l.stop], dim=1, dtype=torch.float64) for l in layers], 1)
 
 
@@ -20,6 +35,8 @@ def divergences(rows: Tensor, known: Tensor, layers: Sequence[Layer]) -> Tensor:
     In float64, as sum q phi(u) with u = log p - log q and phi(u) = u e^u - (e^u - 1) >= 0: every term is non-negative,
     so millions of weights that moved by 1e-4 neither underflow nor come out below zero.
     """
+    if kernels := _kernels(rows):
+        return kernels.divergences(rows, known, layers)
     return torch.stack([_divergence(rows[:, l.start : l.stop], known[l.start : l.stop]) for l in layers], 1)
 
 
@@ -41,6 +58,8 @@ def perturb(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, keys: Sequence
     A client's noise is one draw of the whole row from its own key, of which each layer takes its columns,
     so what one layer gets does not depend on which others were chosen.
     """
+    if kernels := _kernels(rows):
+        return kernels.perturb(rows, layers, sigma, keys)
     drawn = torch.zeros_like(sigma)
     for k, key in enumerate(keys):
         if not bool((sigma[k] > 0).any()):

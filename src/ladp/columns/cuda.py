@@ -1,7 +1,6 @@
-"""`ladp.columns` on a CUDA device: all layers of all clients in one or two launches, with sums in float64.
+"""`ladp.columns` for float32 rows on a CUDA device: all layers of all clients in one or two launches, with sums in float64.
 
-The functions have the arguments and the meaning of their namesakes; rows are float32. A layer is cut into chunks, one program sums a
-chunk and another the chunks of a layer, always in the same order.
+A layer is cut into chunks; one program sums a chunk and another the chunks of a layer, always in the same order.
 """
 
 from collections.abc import Sequence
@@ -136,9 +135,9 @@ def divergences(rows: Tensor, known: Tensor, layers: Sequence[Layer]) -> Tensor:
 def perturb(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, keys: Sequence[Key]) -> Tensor:
     """Add N(0, sigma_kj^2 I) to layer j of row k, in place, row k's noise being one draw from its own key; returns the norms of what was added."""
     starts, stops, owners, edges = _chunks(tuple(layers), rows.device)
-    normal, source = torch.empty(rows.shape, device=rows.device), torch.Generator(rows.device)
+    normal = torch.empty(rows.shape, device=rows.device)
     for k in (sigma > 0).any(1).nonzero().flatten().tolist():
-        torch.randn(rows.shape[1], generator=source.manual_seed(keys[k].integer()), out=normal[k])
+        torch.randn(rows.shape[1], generator=keys[k].generator(rows.device), out=normal[k])
     parts = _blank(len(rows), len(starts), rows)
     scales = sigma.to(rows.device, torch.float32)
     _perturb[parts.shape[::-1]](rows, rows.stride(0), normal, scales, starts, stops, owners, len(layers), rows.shape[1], parts, CHUNK=CHUNK, BLOCK=BLOCK)
