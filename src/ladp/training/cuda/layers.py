@@ -39,8 +39,8 @@ class Layer:
 
     def forward(self, work: Pass, *inputs: Tensor) -> Tensor:
         """The output, remembered for `backward`."""
-        weights = work.exact if self.precise else work.weights
-        leaves = [t.detach().requires_grad_() for t in (*inputs, *(weights[w] for w in self.held()))]
+        weights = work.exact if self.precise else work.weights  # .data: running statistics change in the same matrix before `backward`
+        leaves = [t.data.requires_grad_() for t in (*inputs, *(weights[w] for w in self.held()))]
         with torch.enable_grad():
             out = self.apply(work, *leaves)
         work.saved[self] = out, leaves, len(inputs)
@@ -151,7 +151,8 @@ class Flatten(Layer):
 
 class Dropout(Layer):
     def apply(self, work: Pass, x: Tensor) -> Tensor:
-        return F.dropout(x, self.module.p)
+        kept = [torch.empty_like(client, device="cpu").bernoulli_(1 - self.module.p, generator=source) for client, source in zip(x, work.state.sources)]
+        return x * torch.stack(kept).to(x.device).div_(1 - self.module.p)
 
 
 def _images(x: Tensor, pool: Callable[[Tensor], Tensor]) -> Tensor:

@@ -1,6 +1,6 @@
 """A model as a list of layers over stacked clients, and the step that runs it forward, backward and downhill.
 
-The list is traced from the model. A model with anything in it that has no stacked layer gets no program: `replicas` trains it instead.
+The list is traced from the model. A model with anything in it that has no stacked layer gets no program: the plain engine trains it instead.
 """
 
 import operator
@@ -92,11 +92,11 @@ class Program:
         state.working.sub_(state.slopes / (norm / self.clip).clamp_min(1.0), alpha=self.lr)
 
 
-def trace(model: nn.Module, layout: Layout, table: dict[type, type[Layer]] = LAYERS) -> list[Node] | None:
+def trace(model: nn.Module, layout: Layout, table: dict[type, type[Layer]] | None = None) -> list[Node] | None:
     """The model's layers in order, or None if some part of it has no stacked layer in `table`."""
     try:
         check_parameters(model, layout)
-        return _nodes(model, fx.symbolic_trace(model.train()), table)
+        return _nodes(model, fx.symbolic_trace(model.train()), table or LAYERS)
     except Exception:  # tracing runs the model's own code, which may fail in any way; training without a program always works
         return None
 

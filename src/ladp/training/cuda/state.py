@@ -6,13 +6,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ladp.keys import Key
 from ladp.training.cuda.arrangement import Arrangement
 from ladp.training.local import PAD, Schedule
 
 
 @dataclass(frozen=True)
 class State:
-    """K clients: weights [K, width], a working copy [K, trained] and gradients in the precision of the arithmetic, packed records [K, longest]."""
+    """K clients: weights [K, width], a working copy [K, trained] and gradients in the precision of the arithmetic, packed records [K, longest].
+
+    Dropout in the kernels follows from `seeds` by counter; in plain torch it is drawn from `sources`, as one client alone would draw it.
+    """
 
     weights: Tensor
     working: Tensor
@@ -21,6 +25,7 @@ class State:
     cursor: Tensor
     losses: Tensor
     seeds: Tensor
+    sources: list[torch.Generator]
 
     @staticmethod
     def create(clients: int, longest: int, arrangement: Arrangement, weights: torch.dtype, working: torch.dtype, device: str) -> "State":
@@ -30,14 +35,14 @@ class State:
         copy = trained if working == weights else torch.zeros_like(trained, dtype=working, memory_format=torch.contiguous_format)
         slopes = torch.zeros(clients, arrangement.trained, dtype=working, device=device)
         order, (cursor, seeds) = torch.zeros(clients, longest, dtype=torch.int64, device=device), torch.zeros(2, clients, dtype=torch.int64, device=device)
-        return State(matrix, copy, slopes, order, cursor, torch.zeros(clients, dtype=torch.float64, device=device), seeds)
+        return State(matrix, copy, slopes, order, cursor, torch.zeros(clients, dtype=torch.float64, device=device), seeds, [torch.Generator()] * clients)
 
     def of(self, first: int, last: int) -> "State":
         """Clients `first` to `last`, without copying."""
         return State(*(getattr(self, field)[first:last] for field in self.__dataclass_fields__))
 
-    def begin(self, row: Tensor, arrangement: Arrangement, orders: list[np.ndarray], seeds: list[int]) -> None:
-        """The global model, this round's records and its seeds, in one copy each."""
+    def begin(self, row: Tensor, arrangement: Arrangement, orders: list[np.ndarray], keys: list[Key]) -> None:
+        """The global model, this round's records and the keys of its dropout, in one copy each."""
         arrangement.spread(row, self.weights)
         if self.working.dtype != self.weights.dtype:
             self.working.copy_(self.weights[:, : self.working.shape[1]])
@@ -46,7 +51,8 @@ class State:
             packed[k, : len(order)] = torch.from_numpy(order)
         packed = packed.pin_memory() if self.order.is_cuda else packed
         self.order[:, : packed.shape[1]].copy_(packed, non_blocking=True)
-        self.seeds.copy_(torch.tensor(seeds))
+        self.seeds.copy_(torch.tensor([key.integer() for key in keys]))
+        self.sources[:] = [key.generator() for key in keys]
         self.cursor.zero_()
         self.losses.zero_()
 
