@@ -22,7 +22,7 @@ CASES = {
     "a gradient clip that binds": dict(method=NoNoise(), training=Training(batch=20, clip=0.05)),
     "uneven clients": dict(method=LaDP(), partition=create("dirichlet", alpha=0.3), training=Training(batch=20, epochs=2)),
     "residual": dict(method=LaDP(), model="resnet18", clients=40, active=2, rounds=1, training=Training(batch=20, epochs=1)),
-    "bottlenecks of the user's own": dict(method=NoNoise(), model="tests.training.test_stacked:Bottlenecks"),
+    "bottlenecks of the user's own": dict(method=NoNoise(), model=f"{__name__}:Bottlenecks"),
 }
 
 
@@ -75,7 +75,7 @@ def test_every_stacked_case_has_a_program(recipe, make_work):
 
 
 def test_a_model_that_cannot_be_stacked_is_trained_all_the_same(recipe, make_work):
-    work = make_work(replace(recipe, model="tests.training.test_stacked:Odd"))
+    work = make_work(replace(recipe, model=f"{__name__}:Odd"))
     engine = Stacked(work)
     assert engine.cohort is None
     for (one, *_), (other, *_) in zip(states(Sequential(work), work, 2), states(engine, work, 2)):
