@@ -90,6 +90,13 @@ def test_layers_without_p_or_selection_are_still_listed():
     assert {"a", "b", "c", "50 %", "0 %"} <= set(words)
 
 
+def test_pictures_of_layers_side_by_side_share_their_scale():
+    low, high = Observed("a", 1e-6, 1e-6, 1e-6, None, 1.0), Observed("a", 1e-3, 1e-3, 1e-3, None, 1.0)
+    dot = lambda rows: re.search(r'<circle cx="([^"]+)"', layers("P", "", rows, [low, high])).group(1)  # noqa: E731
+    assert float(dot([low])) < float(dot([high]))
+    assert re.findall(r">10[⁻\d⁰¹²³⁴-⁹]+<", layers("P", "", [low], [high])) == re.findall(r">10[⁻\d⁰¹²³⁴-⁹]+<", layers("P", "", [high], [low]))
+
+
 @pytest.mark.parametrize(("value", "said"), [
     (0.0, "0"), (727906.2, "727,906"), (0.1234, "0.123"), (4.5e-7, "4.5×10⁻⁷"), (float("inf"), "∞"), (None, "–"), (-2.0, "−2.00")])
 def test_numbers_are_short(value, said):

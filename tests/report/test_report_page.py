@@ -80,6 +80,16 @@ def test_every_private_method_is_certified_infinite_with_its_reasons(page):
     assert "σ depends on the private weights through P and through the selection of layers" in words
 
 
+def test_the_terms_of_an_epsilon_stay_on_one_line(page):
+    assert "δ\u00a00.02\u00a0·\u00a0record\u00a0·\u00a0one\u00a0upload" in page and "Theorem\u00a03" in page
+
+
+def test_every_measure_of_the_headline_is_explained(page):
+    terms = re.findall(r"<dt>(.*?)</dt>", page)
+    assert terms == ["claimed", "certified", "noise scale", "seconds", "±"]
+    assert "equal claimed ε is not equal protection" in page
+
+
 def test_every_picture_has_a_title_and_its_numbers_as_a_table(page):
     pictures = re.findall(r'<svg class="chart.*?</svg>|<svg [^>]*?class="chart.*?</svg>', page, re.S)
     assert len(pictures) == 2 + 4 + 2 and all("<title>" in picture and "<desc>" in picture for picture in pictures)

@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 
@@ -15,9 +17,9 @@ from ladp.report import table
 DANGEROUS = "a|b <i> 50% x_y {z} \\ # & $ ~ ^"
 
 
-def ladp(*arguments) -> subprocess.CompletedProcess:
+def ladp(*arguments, **environment) -> subprocess.CompletedProcess:
     program = "from ladp.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", program, "report", *map(str, arguments)], capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", program, "report", *map(str, arguments)], capture_output=True, text=True, env=os.environ | environment)
 
 
 @pytest.fixture
@@ -66,6 +68,27 @@ def test_the_command_line_writes_the_page_and_shows_the_table(runs, tmp_path):
     done = ladp(runs, "--out", tmp_path / "new" / "page.html", "--title", "Of digits")
     assert done.returncode == 0 and "ladp ε 0.5" in done.stdout and "∞" in done.stdout
     assert "<h1>Of digits</h1>" in (tmp_path / "new" / "page.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("width", [80, 107, 108])
+def test_the_table_fits_the_terminal_and_breaks_no_word(runs, tmp_path, width):
+    printed = ladp(runs, "--out", tmp_path / "page.html", COLUMNS=str(width), FORCE_COLOR="1", TERM="xterm").stdout
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", printed).splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines)
+    top = " ".join(lines[:12]).split()
+    assert {word for heading in table.HEADINGS for word in heading.split()} <= set(top)
+    assert [line.rstrip()[-1] for line in lines if line.strip().startswith(("full", "ladp"))] == ["3"] * 4
+
+
+def test_help_shows_the_defaults_that_stand_in_brackets():
+    shown = ladp("--help", COLUMNS="200").stdout
+    assert "[report.html; tables go to standard output]" in shown and "[model and data]" in shown
+
+
+def test_two_claims_that_nothing_certifies_come_with_a_warning(rows):
+    warning = "Equal claimed ε is not equal protection"
+    assert table.notes(rows)[-1].startswith(warning)
+    assert not [note for note in table.notes(rows[:2]) if warning in note]
 
 
 def test_the_command_line_prints_json_and_nothing_else(runs, tmp_path):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -18,11 +19,12 @@ from ladp.report.page import page, put
 
 FORMATS = ("html", *tables.FORMATS)
 PAGE, PIPED = Path("report.html"), 120  # a pipe has no width of its own
+NARROW = 108  # a terminal on which a mean and its deviation stand one below the other
 
 
 def option(flag: str, help: str) -> Any:
     """A flag whose default depends on the others."""
-    return typer.Option(flag, help=help, show_default=False)
+    return typer.Option(flag, help=escape(help), show_default=False)
 
 
 def report(
@@ -56,12 +58,20 @@ def display(rows: list[dict[str, Any]]) -> None:
     """The headline table, with the notes that give each ε its meaning."""
     console = Console()
     console.width = console.width if console.is_terminal else max(console.width, PIPED)
-    table = Table(title="What it cost and what it bought", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    narrow = console.width < NARROW
+    table = Table(title="What it cost and what it bought", title_justify="left", box=SIMPLE_HEAD, padding=(0, not narrow, 0, 0))
     for place, heading in enumerate(tables.HEADINGS):
-        table.add_column(Text(heading), justify="right" if place else "left", overflow="fold")
+        table.add_column(Text(heading.replace(" ", "\n")), justify="right" if place else "left", overflow="fold")
     for one in rows:
-        table.add_row(*map(Text, tables.cells(one)))
-    console.print(table, *map(Text, tables.notes(rows)), sep="\n")
+        table.add_row(*(Text(cell.replace(" ± ", "\n± ") if narrow else cell) for cell in tables.cells(one)))
+    console.print(table, *(_hanging(note) for note in tables.notes(rows)), sep="\n")
+
+
+def _hanging(note: str) -> Table:
+    """A note whose later lines stand in from its first."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_row("·", Text(note))
+    return grid
 
 
 def _tell(rows: list[dict[str, Any]], text: str, out: Path | None, format: str) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -21,7 +22,7 @@ Text, Number, Whole = str | None, float | None, int | None
 
 def option(flag: str, help: str) -> Any:
     """A flag that is None when it is not given, so that presets and files show through."""
-    return typer.Option(flag, help=help, show_default=False)
+    return typer.Option(flag, help=escape(help), show_default=False)
 
 
 def run(
@@ -147,11 +148,14 @@ def _news(record: dict[str, Any]) -> str:
 def _show(result: dict[str, Any], out: Path) -> None:
     about = folder.get_json(out / folder.ABOUT)
     table = Table(title=f"{about['method']} · {about['model']} · {about['data']} · seed {about['seed']}", show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column(overflow="fold")
     table.add_row("accuracy", f"{100 * result['accuracy']:.2f} %  after {result['rounds']} rounds")
     table.add_row("loss", "not finite" if result["loss"] is None else f"{result['loss']:.4f}")
     table.add_row("claimed", _guarantee(result["claimed"]))
-    if result["accumulated"]:
-        table.add_row("accumulated", f"ε = {result['accumulated']['epsilon']:.4g} for client {result['accumulated']['client']} (the paper's sequential accountant, q·T·ε)")
+    if spent := result["accumulated"]:
+        terms = f"unit record, view all {spent['uploads']} uploads of client {spent['client']}; accountant: the paper's q·T·ε, which proves nothing"
+        table.add_row("accumulated", f"ε = {spent['epsilon']:.4g}, δ = {spent['delta']:.4g} ({terms})")
     table.add_row("certified", _guarantee(result["certified"]))
     table.add_row("noise scale", f"{result['noise_scale']:,.1f}")
     table.add_row("seconds", f"{result['seconds']:.1f}")
@@ -167,4 +171,4 @@ def _guarantee(value: dict[str, Any] | None) -> str:
     epsilon = "∞" if value["epsilon"] == "inf" else f"{value['epsilon']:g}"
     delta = "" if value["delta"] is None else f", δ = {value['delta']:g}"
     why = "".join(f"\n  · {reason}" for reason in value["reasons"])
-    return f"ε = {epsilon}{delta} (unit {value['unit']}, view {value['view']}; {value['accountant']}){why}"
+    return f"ε = {epsilon}{delta} (unit {value['unit']}, view {value['view']}; accountant: {value['accountant']}){why}"

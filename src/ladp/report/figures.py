@@ -38,7 +38,8 @@ def selection(configurations: Sequence[Configuration]) -> Markup | None:
     found = [(one, rows) for one in configurations if (rows := _observed(one)) and any(row.mean for row in rows)]
     if not found:
         return None
-    figures = [_figure(one.label, layers(f"P and selection by layer: {one.label}", _told(rows), rows), _rows(rows))
+    every = [row for _, rows in found for row in rows]
+    figures = [_figure(one.label, layers(f"P and selection by layer: {one.label}", _told(rows), rows, every), _rows(rows))
                for one, rows in found]
     note = ("P says how far a layer moved from what is public; noise is inverse to it. Dot: P, mean over clients, rounds "
             "and seeds. Line: lowest to highest round. Ring: the divergence before it is clipped at B. "

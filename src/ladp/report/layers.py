@@ -22,12 +22,15 @@ class Observed:
     share: float | None
 
 
-def layers(title: str, text: str, rows: Sequence[Observed]) -> Markup:
-    """For each layer P with its range over the rounds, a ring for the divergence before clipping, a bar for the share."""
+def layers(title: str, text: str, rows: Sequence[Observed], among: Sequence[Observed] = ()) -> Markup:
+    """For each layer P with its range over the rounds, a ring for the divergence before clipping, a bar for the share.
+
+    The scale of P has room for `among` too, so that pictures side by side can be compared.
+    """
     called, top = [one.layer for one in rows], 24
     left, row = margin(called), pitch(len(rows))
     bar = Scale(0, 1, WIDTH - 116, WIDTH - 44)
-    dots = _spread([value for one in rows for value in (one.low, one.high, one.raw) if value], left + 8, bar.start - 26)
+    dots = _spread([value for one in (*rows, *among) for value in (one.low, one.high, one.raw) if value], left + 8, bar.start - 26)
     heads = join(tag("text", "P, log scale", x=left + 4, y=12, class_="tick"),
                  tag("text", "selected by", x=bar.start, y=12, class_="tick"))
     lines = [_row(one, dots, bar, top + place * row, row) for place, one in enumerate(rows)]

@@ -1,5 +1,6 @@
 """The headline table as HTML."""
 
+import re
 from collections.abc import Sequence
 
 from ladp.report import number
@@ -10,10 +11,15 @@ from ladp.report.markup import Markup, tag
 from ladp.report.number import Spread
 from ladp.report.scale import Scale
 
-EXPLAINED = ("Claimed: what the formula of the method's own paper gives, one upload at a time and added up over the "
-             "rounds. Certified: what is proved for the mechanism as it ran. ∞ is no failure to compute; it says "
-             "that no finite ε is proved, for the reasons given further down. ± is the sample deviation over seeds.")
-DOT = "\u00a0· "  # never at the beginning of a line
+TERMS = {
+    "claimed": "What the formula of the method's own paper gives: for one upload, and added up over the rounds.",
+    "certified": "What is proved for the mechanism as it ran. ∞ is no failure to compute: no finite ε is proved, for the reasons "
+                 "given below. Where it stands, equal claimed ε is not equal protection: a method that adds less noise for the "
+                 "same claim buys its accuracy with it.",
+    "noise scale": "The norms of all noise, added up over rounds, clients and layers, each divided by the clients of its round.",
+    "seconds": "Training, without testing.",
+    "±": "The sample deviation over seeds.",
+}  # fmt: skip
 HEADS = (("method", ""), ("claimed ε", "end"), ("accumulated claimed\u00a0ε", "end"), ("certified ε", "end"),
          ("accuracy, %", "end"), ("test loss", "end"), ("noise scale", "end"), ("seconds", "end"),
          ("runs", "end"))
@@ -26,7 +32,7 @@ def summary(configurations: Sequence[Configuration]) -> Markup:
     lines = [_line(one, cells, place) for place, (one, cells) in enumerate(zip(configurations, rows, strict=True))]
     table = tag("table", tag("caption", "Cost and accuracy by configuration"), tag("thead", heads), tag("tbody", *lines))
     return tag("section", tag("h2", "What it cost and what it bought"), tag("div", table, class_="wide summary"),
-               tag("p", EXPLAINED, class_="note"), _remarks(rows))
+               tag("dl", *(tag("div", tag("dt", term), tag("dd", said)) for term, said in TERMS.items()), class_="note"), _remarks(rows))
 
 
 def anchor(place: int) -> str:
@@ -53,8 +59,8 @@ def _claimed(cells: dict) -> Markup:
 def _accumulated(cells: dict) -> Markup:
     delta = cells["accumulated_delta"]
     void = ["δ of 1 or more says nothing"] if delta is not None and delta >= 1 else []
-    words = DOT.join(str(word) for word in (f"δ {number.exact(delta)}", cells["claimed_unit"], "all uploads") if word)
-    terms = [] if delta is None else [words, "the paper's q·T·ε, client drawn most", *void]
+    terms = [] if delta is None else [_line_of(f"δ {number.short(delta)}", cells["claimed_unit"], "all uploads"),
+                                      "the paper's q·T·ε, client drawn most", *void]
     return _cell(number.ranged(_spread(cells, "accumulated_epsilon")), None, *terms)
 
 
@@ -69,12 +75,15 @@ def _certified(cells: dict, place: int) -> Markup:
 
 
 def _terms(cells: dict, name: str) -> list[str]:
-    values = [cells[f"{name}_{key}"] for key in ("unit", "view")]
-    delta = cells[f"{name}_delta"]
-    words = [f"δ {number.exact(delta)}"] * (delta is not None) + [str(value) for value in values if value]
-    accountant = cells[f"{name}_accountant"]
+    delta, accountant = cells[f"{name}_delta"], cells[f"{name}_accountant"]
+    words = _line_of(None if delta is None else f"δ {number.exact(delta)}", cells[f"{name}_unit"], cells[f"{name}_view"])
     accountant = "no accountant applies" if accountant == "none applies" else accountant
-    return [line for line in (DOT.join(words), accountant) if line]
+    return [line for line in (words, accountant and re.sub(r" (?=\d)", "\u00a0", str(accountant))) if line]
+
+
+def _line_of(*words: object) -> str:
+    """Words with dots between them that stay on one line."""
+    return "\u00a0·\u00a0".join(str(word) for word in words if word).replace(" ", "\u00a0")
 
 
 def _cell(value: object, weight: str | None = None, *terms: object) -> Markup:

@@ -9,7 +9,7 @@ from ladp.report import number
 from ladp.report.headline import terms
 from ladp.report.number import Spread
 
-HEADINGS = ("configuration", "claimed ε", "accumulated claimed ε", "certified ε", "accuracy, %", "loss",
+HEADINGS = ("method", "claimed ε", "accumulated claimed ε", "certified ε", "accuracy, %", "loss",
             "noise scale", "seconds", "runs")
 LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "∞": r"$\infty$", "ε": r"$\varepsilon$",
          "×": r"$\times$", "−": "$-$", "–": "--", "≥": r"$\geq$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}",
@@ -34,7 +34,7 @@ def notes(rows: Sequence[dict]) -> list[str]:
         for note in (_claim(row), _proof(row), *row["remarks"]):
             if note:
                 said.setdefault(note, []).append(row["label"])
-    return [f"{number.listed(labels)}: {note}." for note, labels in said.items()]
+    return [*(f"{number.listed(labels)}: {note}." for note, labels in said.items()), *_caution(rows)]
 
 
 def markdown(rows: Sequence[dict]) -> str:
@@ -75,7 +75,7 @@ def _claim(row: dict) -> str | None:
     if row["claimed_epsilon"] is None:
         return None
     said, delta = f"ε is claimed {terms(row, 'claimed')}", row["accumulated_delta"]
-    return said if delta is None else f"{said}; the paper's q·T·ε of the client drawn most has δ {number.exact(delta)}"
+    return said if delta is None else f"{said}; the paper's q·T·ε of the client drawn most has δ {number.short(delta)}"
 
 
 def _proof(row: dict) -> str:
@@ -83,6 +83,12 @@ def _proof(row: dict) -> str:
     if row["certified_epsilon"] == "inf":
         return f"no finite ε is certified {known}, because {'; '.join(row['reasons'])}"
     return f"ε is certified {known}"
+
+
+def _caution(rows: Sequence[dict]) -> list[str]:
+    """Two claims that nothing stands behind invite a comparison that they do not allow."""
+    bare = [row for row in rows if row["claimed_epsilon"] is not None and row["certified_epsilon"] == "inf"]
+    return ["Equal claimed ε is not equal protection where none is certified: compare the noise scale too."] * (len(bare) > 1)
 
 
 def _pipe(cell: str) -> str:
