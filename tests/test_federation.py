@@ -8,7 +8,7 @@ import torch
 
 from ladp.data.partition import create
 from ladp.errors import Problem
-from ladp.federation import VARIANCE_FLOOR, begin, draw_cohort, federate, floor_variances
+from ladp.federation import VARIANCE_FLOOR, begin, federate, floor_variances
 from ladp.mechanisms import Full, NoNoise
 from ladp.privacy.mechanism import Plan
 from ladp.training.sequential import Sequential
@@ -36,7 +36,7 @@ def test_the_new_global_model_is_the_weighted_mean_of_the_uploads(recipe, make_w
 
 def test_cohorts_are_drawn_without_replacement_and_uniformly(recipe, make_work):
     work = make_work(recipe)
-    cohorts = [draw_cohort(work, t) for t in range(1, 2001)]
+    cohorts = [work.cohort(t) for t in range(1, 2001)]
     assert all(len(set(c)) == work.active for c in cohorts)
     counts = np.bincount(np.concatenate(cohorts), minlength=10)
     expected, spread = 2000 * 0.4, np.sqrt(2000 * 0.4 * 0.6)

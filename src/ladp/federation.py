@@ -55,7 +55,7 @@ def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: s
     while state.round < rounds:
         began = perf_counter()
         number = state.round + 1
-        cohort = draw_cohort(work, number)  # line 4
+        cohort = work.cohort(number)  # line 4
         sizes = [int(held[client]) for client in cohort]
         steps = torch.tensor([work.training.steps(size) for size in sizes])
         seen = Seen(number, rounds, work.layout, state.current, state.previous, work.training, tuple(cohort), steps)
@@ -70,11 +70,6 @@ def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: s
         state = State(number, current, state.current, counts, kept)
         examples = work.training.epochs * sum(sizes)
         yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began)
-
-
-def draw_cohort(work: Work, number: int) -> list[int]:
-    """A uniform cohort without replacement."""
-    return work.key.at("cohort", number).numpy().choice(len(work.split), work.active, replace=False).tolist()
 
 
 def gather(work: Work, state: State, cohort: list[int]) -> Tensor | None:

@@ -80,7 +80,7 @@ def _diverge(rows, row, known, starts, stops, owners, local_level, known_level, 
 
 
 @triton.jit
-def _perturb(rows, row, normal, sigma, starts, stops, owners, layers, width, out, CHUNK: tl.constexpr, BLOCK: tl.constexpr):
+def _perturb(rows, row, seeds, sigma, starts, stops, owners, layers, out, CHUNK: tl.constexpr, BLOCK: tl.constexpr):
     chunk, client = tl.program_id(0), tl.program_id(1).to(tl.int64)
     scale = tl.load(sigma + client * layers + tl.load(owners + chunk))
     stop = tl.where(scale == 0, 0, tl.load(stops + chunk))
@@ -88,10 +88,10 @@ def _perturb(rows, row, normal, sigma, starts, stops, owners, layers, width, out
     for at in range(0, CHUNK, BLOCK):
         n = tl.load(starts + chunk) + at + tl.arange(0, BLOCK)
         inside = n < stop
-        noise = tl.load(normal + client * width + n, mask=inside, other=0.0) * scale
+        noise = tl.randn(tl.load(seeds + client), n.to(tl.int32)) * scale
         value = tl.load(rows + client * row + n, mask=inside, other=0.0)
         tl.store(rows + client * row + n, value + noise, mask=inside)
-        total += noise.to(tl.float64) * noise.to(tl.float64)
+        total += tl.where(inside, noise.to(tl.float64) * noise.to(tl.float64), 0.0)
     tl.store(out + client * tl.num_programs(0) + chunk, tl.sum(total, 0))
 
 
@@ -133,14 +133,14 @@ def divergences(rows: Tensor, known: Tensor, layers: Sequence[Layer]) -> Tensor:
 
 
 def perturb(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, keys: Sequence[Key]) -> Tensor:
-    """Add N(0, sigma_kj^2 I) to layer j of row k, in place, row k's noise being one draw from its own key; returns the norms of what was added."""
+    """Add N(0, sigma_kj^2 I) to layer j of row k, in place; returns the norms of what was added.
+
+    The noise of column n of row k follows from keys[k] and n alone (Philox counters, Box-Muller).
+    """
     starts, stops, owners, edges = _chunks(tuple(layers), rows.device)
-    normal = torch.empty(rows.shape, device=rows.device)
-    for k in (sigma > 0).any(1).nonzero().flatten().tolist():
-        torch.randn(rows.shape[1], generator=keys[k].generator(rows.device), out=normal[k])
     parts = _blank(len(rows), len(starts), rows)
-    scales = sigma.to(rows.device, torch.float32)
-    _perturb[parts.shape[::-1]](rows, rows.stride(0), normal, scales, starts, stops, owners, len(layers), rows.shape[1], parts, CHUNK=CHUNK, BLOCK=BLOCK)
+    seeds, scales = torch.tensor([key.integer() for key in keys]).to(rows.device), sigma.to(rows.device, torch.float32)
+    _perturb[parts.shape[::-1]](rows, rows.stride(0), seeds, scales, starts, stops, owners, len(layers), parts, CHUNK=CHUNK, BLOCK=BLOCK)
     return _sum(parts, edges).sqrt_()
 
 

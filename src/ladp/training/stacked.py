@@ -7,11 +7,11 @@ from functools import lru_cache
 from itertools import groupby
 from threading import Lock
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ladp.errors import Problem
-from ladp.keys import Key
 from ladp.privacy.mechanism import Seen
 from ladp.privacy.release import release
 from ladp.training.cuda import kernels
@@ -42,10 +42,14 @@ class Stacked:
             rows, losses = self.cohort.train(seen, cohort)
         except torch.OutOfMemoryError as error:
             raise Problem(f"{len(cohort)} clients with batches of {self.work.training.batch} do not fit into the memory of {self.work.device}: take fewer active clients or a smaller batch") from error
-        self._refuse_nan(seen, cohort, rows, losses)
         tallies = counts + seen.steps.unsqueeze(1) * self.cohort.counted
         keys = [self.work.key.at("noise", seen.round, client) for client in cohort]
-        return Uploads(rows, tallies, losses, release(self.work.mechanism, seen, rows, keys, memory))
+        try:
+            receipt = release(self.work.mechanism, seen, rows, keys, memory)
+        finally:  # the device is asked only now, when all is under way; a loss that is not finite explains whatever a method says of it
+            losses = losses.cpu()
+            self._refuse_nan(seen, cohort, rows, losses)
+        return Uploads(rows, tallies, losses, receipt)
 
     def _refuse_nan(self, seen: Seen, cohort: list[int], rows: Tensor, losses: Tensor) -> None:
         fine = losses.isfinite() & rows.sum(1).isfinite().cpu()
@@ -69,6 +73,7 @@ class Cohort:
         longest = work.training.epochs * int(work.split.sizes().max())
         self.state = State.create(work.active, longest, program.arrangement, work.dtype, working, work.device)
         self.graphs: dict[tuple[int, int, int], torch.cuda.CUDAGraph] = {}
+        self.prepared: dict[tuple[int, ...], tuple] = {}
         self.records = lru_cache(REMEMBERED)(work.split.indices)
         buffers = {name: work.model.get_buffer(name).reshape(-1) for name in work.layout.counters}
         self.counted = torch.cat([torch.empty(0, dtype=torch.int64), *(torch.full_like(b, name in program.counters, device="cpu") for name, b in buffers.items())])
@@ -88,19 +93,26 @@ class Cohort:
         return Cohort(work, program, torch.bfloat16 if work.precision == "bf16" else work.dtype, kind is not Program)
 
     def train(self, seen: Seen, cohort: list[int]) -> tuple[Tensor, Tensor]:
-        """Algorithm 2, lines 1 to 9, for all clients: their trained weights [K, size] and mean losses [K]."""
-        held = [self.records(client) for client in cohort]
-        place = sorted(range(len(cohort)), key=lambda k: -len(held[k]))
-        draws = [Schedule.draw(self.work.key, seen.round, cohort[k], len(held[k]), self.work.training) for k in place]
-        path = list(steps([len(held[k]) for k in place], self.work.training.epochs, self.work.training.batch))
+        """Algorithm 2, lines 1 to 9, for all clients: their trained weights [K, size] and mean losses [K], both still on their way."""
+        place, orders, path = self.prepared.pop((seen.round, *cohort), None) or self._prepare(seen.round, cohort)
         self._capture(path)
         keys = [self.work.key.at("dropout", seen.round, cohort[k]) for k in place]
-        self.state.begin(seen.current, self.program.arrangement, [pack(draw, held[k]) for draw, k in zip(draws, place)], keys)
+        self.state.begin(seen.current, self.program.arrangement, orders, keys)
         for step in path:
             self.graphs[step].replay() if step in self.graphs else self._step(*step)
-        back = torch.tensor(place).argsort()
-        rows, losses = self.program.arrangement.collect(self.state.weights), self.state.losses.cpu()[back] / seen.steps
-        return rows if place == sorted(place) else rows[back.to(rows.device)], losses
+        back = torch.tensor(place).argsort().to(self.work.device)
+        rows, losses = self.program.arrangement.collect(self.state.weights), self.state.losses[back] / seen.steps.to(self.work.device)
+        if seen.round < seen.rounds:  # while the device is at work
+            coming = self.work.cohort(seen.round + 1)
+            self.prepared = {(seen.round + 1, *coming): self._prepare(seen.round + 1, coming)}
+        return rows if place == sorted(place) else rows[back], losses
+
+    def _prepare(self, round: int, cohort: list[int]) -> tuple[list[int], list[np.ndarray], list[tuple[int, int, int]]]:
+        """Which client of the cohort takes which place, the records it meets there, and the steps of the round."""
+        held, training = [self.records(client) for client in cohort], self.work.training
+        place = sorted(range(len(cohort)), key=lambda k: -len(held[k]))
+        orders = [pack(Schedule.draw(self.work.key, round, cohort[k], len(held[k]), training), held[k]) for k in place]
+        return place, orders, list(steps([len(held[k]) for k in place], training.epochs, training.batch))
 
     def _step(self, first: int, last: int, batch: int) -> None:
         self.program.step(self.state.of(first, last), batch)

@@ -39,6 +39,10 @@ class Work:
     def dtype(self) -> torch.dtype:
         return DTYPES[self.precision]
 
+    def cohort(self, round: int) -> list[int]:
+        """A uniform cohort without replacement (Algorithm 1, line 4)."""
+        return self.key.at("cohort", round).numpy().choice(len(self.split), self.active, replace=False).tolist()
+
 
 @dataclass
 class Uploads:

@@ -78,7 +78,7 @@ def _contract(source, weight, bias, into, out, weight_row, bias_row, rows, high,
                 b = tl.load(weight + where[:, None] + n[None, :], mask=(k < taps_y * taps_x * C)[:, None] & (n < N)[None, :], other=0.0)
             else:
                 b = tl.load(weight + k[:, None] + n[None, :] * (R * R * C), mask=(k < R * R * C)[:, None] & (n < N)[None, :], other=0.0)
-            total = tl.dot(a, b, total)
+            total = tl.dot(a, b, total, input_precision="ieee")
     else:
         PARTS: tl.constexpr = C // BK
         for step in range(0, taps_y * taps_x * PARTS):
@@ -92,7 +92,7 @@ def _contract(source, weight, bias, into, out, weight_row, bias_row, rows, high,
                 b = tl.load(weight + at_tap + c[:, None] * (R * R * N) + n[None, :], mask=(n < N)[None, :], other=0.0)
             else:
                 b = tl.load(weight + tap * C + c[:, None] + n[None, :] * (R * R * C), mask=(n < N)[None, :], other=0.0)
-            total = tl.dot(a, b, total)
+            total = tl.dot(a, b, total, input_precision="ieee")
     if BIAS:
         total += tl.load(bias + client * bias_row + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
     target = ((client * (rows // (high * wide)) + image) * out_height + out_y) * out_width + out_x
@@ -103,10 +103,10 @@ def _contract(source, weight, bias, into, out, weight_row, bias_row, rows, high,
 
 
 @triton.jit
-def _correlate(gradient, source, out, out_row, out_part, rows, share, height, width,
+def _correlate(gradient, source, out, bias, out_row, bias_row, part_row, rows, share, height, width,
                HIGH: tl.constexpr, WIDE: tl.constexpr, C: tl.constexpr, N: tl.constexpr, R: tl.constexpr, STRIDE: tl.constexpr, PAD: tl.constexpr,
-               FLAT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    # out[n, tap, c] = sum over pixels of gradient[pixel, n] source[pixel shifted by the tap, c], for one share of the pixels.
+               FLAT: tl.constexpr, BIAS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    # out[n, tap, c] = sum over pixels of gradient[pixel, n] source[pixel shifted by the tap, c], for one share of the pixels; bias[n] likewise without source.
     client, part = tl.program_id(2).to(tl.int64), tl.program_id(1)
     COLUMNS: tl.constexpr = R * R * C
     TILES: tl.constexpr = (COLUMNS + BN - 1) // BN
@@ -122,7 +122,7 @@ def _correlate(gradient, source, out, out_row, out_part, rows, share, height, wi
     i, j = tap // R - PAD, tap % R - PAD
     gradient += client * rows * N
     source += client * (rows // (HIGH * WIDE)) * height * width * C
-    total = tl.zeros((BM, BN), dtype=tl.float32)
+    total, plain = tl.zeros((BM, BN), dtype=tl.float32), tl.zeros((BM,), dtype=tl.float32)
     last = tl.minimum(part * share + share, rows)
     for at in range(part * share, last, BK):
         m = at + tl.arange(0, BK)
@@ -138,21 +138,35 @@ def _correlate(gradient, source, out, out_row, out_part, rows, share, height, wi
             row, col = y + i, x + j
             inside = (m < last) & (row >= 0) & (row < height) & (col >= 0) & (col < width)
             b = tl.load(source + here[:, None] + ((i * width + j) * C + c)[None, :], mask=inside[:, None], other=0.0)
-        total = tl.dot(tl.trans(a), b, total)
-    target = out + client * out_row + part.to(tl.int64) * out_part + n[:, None] * COLUMNS + k[None, :]
+        total = tl.dot(tl.trans(a), b, total, input_precision="ieee")
+        if BIAS:
+            plain += tl.sum(a.to(tl.float32), 0)
+    if BIAS:
+        tl.store(bias + client * bias_row + part.to(tl.int64) * part_row + n, plain.to(bias.dtype.element_ty), mask=(n < N) & (column == 0))
+    target = out + client * out_row + part.to(tl.int64) * part_row + n[:, None] * COLUMNS + k[None, :]
     tl.store(target, total.to(out.dtype.element_ty), mask=(n < N)[:, None] & (k < COLUMNS)[None, :])
+
+
+@triton.jit
+def _gather(parts, out, row, count, part_row, size, client_row, BLOCK: tl.constexpr):
+    client, n = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total, place = tl.zeros((BLOCK,), tl.float32), parts + client * client_row + n
+    for _ in range(count):
+        total += tl.load(place, mask=n < size, other=0.0)
+        place += part_row
+    tl.store(out + client * row + n, total.to(out.dtype.element_ty), mask=n < size)
 
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, window: Window, tile: Tile | None = None) -> Tensor:
     """y = weight * x + bias for every client: [K, B, H', W', C_out]."""
-    height, width = (window.outputs(side) for side in x.shape[2:4])
+    x, (height, width) = x.contiguous(), (window.outputs(side) for side in x.shape[2:4])
     out = x.new_empty(*x.shape[:2], height, width, weight.shape[1])
     return _launch(x, weight, bias, None, out, (height, width), window, False, tile)
 
 
 def convolve_back(gradient: Tensor, weight: Tensor, shape: torch.Size, window: Window, into: Tensor | None = None, tile: Tile | None = None) -> Tensor:
     """The gradient with respect to the input of `shape`, plus `into`: what has reached that input by other ways."""
-    out = gradient.new_empty(shape)
+    gradient, out = gradient.contiguous(), gradient.new_empty(shape)
     phase = tuple(-(-side // window.stride) for side in shape[2:4])
     return _launch(gradient, weight, None, into, out, phase, window, True, tile)
 
@@ -160,7 +174,7 @@ def convolve_back(gradient: Tensor, weight: Tensor, shape: torch.Size, window: W
 def _launch(source: Tensor, weight: Tensor, bias: Tensor | None, into: Tensor | None, out: Tensor, places: tuple[int, int], window: Window, back: bool, tile: Tile | None) -> Tensor:
     K, B, height, width, C = source.shape
     N, rows = out.shape[-1], B * places[0] * places[1]
-    tile = tile or choose_tile(rows, N, C)
+    tile = tile or choose_tile(rows, N, C, out.dtype)
     grid = (triton.cdiv(rows, tile.rows) * triton.cdiv(N, tile.columns), window.stride**2 if back else 1, K)
     _contract[grid](
         source, weight, bias, into, out, weight.stride(0), bias.stride(0) if bias is not None else 0, rows, *places, height, width, *out.shape[2:4],
@@ -170,30 +184,43 @@ def _launch(source: Tensor, weight: Tensor, bias: Tensor | None, into: Tensor | 
     return out
 
 
-def correlate(gradient: Tensor, x: Tensor, out: Tensor, window: Window, tile: Tile | None = None, parts: int | None = None) -> None:
-    """The gradient with respect to the weights, written to `out` [K, C_out, R, S, C_in]."""
+def correlate(gradient: Tensor, x: Tensor, out: Tensor, bias: Tensor | None, window: Window, tile: Tile | None = None, parts: int | None = None) -> None:
+    """The gradients with respect to the weights and the bias, written to `out` [K, C_out, R, S, C_in] and `bias` [K, C_out]."""
+    gradient, x = gradient.contiguous(), x.contiguous()
     K, B, height, width, C = x.shape
     N, rows, columns = gradient.shape[-1], B * gradient.shape[2] * gradient.shape[3], window.size**2 * C
-    tile = tile or choose_correlation(N, columns)
+    tile = tile or choose_correlation(N, columns, x.dtype)
     tiles = triton.cdiv(N, tile.rows) * triton.cdiv(columns, tile.columns)
     parts = parts or max(1, min(rows // (4 * tile.depth), PROGRAMS // (tiles * K)))
     share = triton.cdiv(triton.cdiv(rows, parts), tile.depth) * tile.depth
-    sums = out if parts == 1 else torch.zeros(parts, K, N, columns, dtype=torch.float32, device=x.device)
+    size = N * (columns + (bias is not None))  # one client's sums of one part: weights, then bias
+    sums = torch.empty(parts, K, size, device=x.device) if parts > 1 else None
+    weights, biases, rows_out = (out, bias, (out.stride(0), bias.stride(0) if bias is not None else 0)) if sums is None else (sums, sums[:, :, N * columns :], (size, size))
     _correlate[tiles, parts, K](
-        gradient, x, sums, sums.stride(0) if parts == 1 else sums.stride(1), sums.stride(0), rows, share, height, width,
+        gradient, x, weights, biases, *rows_out, K * size, rows, share, height, width,
         HIGH=gradient.shape[2], WIDE=gradient.shape[3], C=C, N=N, R=window.size, STRIDE=window.stride, PAD=window.padding, FLAT=C % tile.columns != 0,
-        BM=tile.rows, BN=tile.columns, BK=tile.depth, num_warps=tile.warps, num_stages=tile.stages,
+        BIAS=bias is not None, BM=tile.rows, BN=tile.columns, BK=tile.depth, num_warps=tile.warps, num_stages=tile.stages,
     )
-    if parts > 1:
-        out.copy_(sums.sum(0).view(out.shape))
+    if sums is not None:
+        _collect(sums, out, bias, N * columns)
+
+
+def _collect(sums: Tensor, out: Tensor, bias: Tensor | None, weights: int) -> None:
+    """Add the parts up."""
+    parts, K, size = sums.shape
+    for start, stop, target in ((0, weights, out), (weights, size, bias)):
+        if target is not None:
+            _gather[triton.cdiv(stop - start, 1024), K](sums[:, :, start:], target, target.stride(0), parts, K * size, stop - start, size, BLOCK=1024)
 
 
 PROGRAMS = 1056  # eight for each of an H200's 132 multiprocessors
 
 
-def choose_tile(rows: int, outputs: int, channels: int) -> Tile:
+def choose_tile(rows: int, outputs: int, channels: int, dtype: torch.dtype = torch.bfloat16) -> Tile:
     """Tiles that were fastest on an H200 (benchmarks/NOTES.md): as wide as the product allows, low where a client has few pixels."""
     depth = next((d for d in (64, 32, 16) if channels % d == 0), 32)
+    if dtype == torch.float32:
+        return Tile(64, min(64, max(16, triton.next_power_of_2(outputs))), min(depth, 32), 4, 2)
     if outputs <= 64:
         return Tile(128, max(16, triton.next_power_of_2(outputs)), depth, 4, 3)
     if rows <= 1024:
@@ -201,8 +228,10 @@ def choose_tile(rows: int, outputs: int, channels: int) -> Tile:
     return Tile(128, 256, depth, 8, 3) if outputs >= 256 else Tile(128, 128, depth, 4, 3)
 
 
-def choose_correlation(outputs: int, columns: int) -> Tile:
+def choose_correlation(outputs: int, columns: int, dtype: torch.dtype = torch.bfloat16) -> Tile:
     """The same for weight gradients."""
-    rows = min(128, max(16, triton.next_power_of_2(outputs)))
-    wide = min(128, max(16, triton.next_power_of_2(columns)))
+    most = 64 if dtype == torch.float32 else 128
+    rows, wide = (min(most, max(16, triton.next_power_of_2(n))) for n in (outputs, columns))
+    if dtype == torch.float32:
+        return Tile(rows, wide, 32, 4, 2)
     return Tile(rows, wide, 64, 8 if rows * wide == 128 * 128 else 4, 3)

@@ -70,7 +70,7 @@ def _squares(slopes, sums, row, width, CHUNK: tl.constexpr, BLOCK: tl.constexpr)
 
 
 @triton.jit
-def _descend(weights, slopes, working, sums, row, slope_row, width, lr, bound, CHUNK: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+def _descend(weights, slopes, working, sums, row, slope_row, working_row, width, lr, bound, CHUNK: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr):
     client, chunks = tl.program_id(1).to(tl.int64), tl.num_programs(0)
     part = tl.arange(0, PARTS)
     norm = tl.sqrt(tl.sum(tl.load(sums + client * chunks + part, mask=part < chunks, other=0.0), 0))
@@ -80,7 +80,7 @@ def _descend(weights, slopes, working, sums, row, slope_row, width, lr, bound, C
         g = tl.load(slopes + client * slope_row + n, mask=n < width, other=0.0).to(tl.float32)
         w = tl.load(weights + client * row + n, mask=n < width, other=0.0) - step * g
         tl.store(weights + client * row + n, w, mask=n < width)
-        tl.store(working + client * slope_row + n, w.to(working.dtype.element_ty), mask=n < width)
+        tl.store(working + client * working_row + n, w.to(working.dtype.element_ty), mask=n < width)
 
 
 def fetch(images: Tensor, labels: Tensor, order: Tensor, cursor: Tensor, batch: int, pad: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -112,4 +112,4 @@ def descend(weights: Tensor, slopes: Tensor, working: Tensor, lr: float, clip: f
     chunks = triton.cdiv(width, CHUNK)
     sums = torch.empty(K, chunks, device=weights.device)
     _squares[chunks, K](slopes, sums, slopes.stride(0), width, CHUNK=CHUNK, BLOCK=4096)
-    _descend[chunks, K](weights, slopes, working, sums, weights.stride(0), slopes.stride(0), width, lr, clip, CHUNK=CHUNK, PARTS=triton.next_power_of_2(chunks), BLOCK=4096)
+    _descend[chunks, K](weights, slopes, working, sums, weights.stride(0), slopes.stride(0), working.stride(0), width, lr, clip, CHUNK=CHUNK, PARTS=triton.next_power_of_2(chunks), BLOCK=4096)

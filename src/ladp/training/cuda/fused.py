@@ -43,9 +43,7 @@ class Convolution(layers.Convolution):
 
     def backward(self, work: Pass, gradient: Tensor, into: Tensor | None) -> tuple[Tensor | None, ...]:
         (x,) = work.saved.pop(self)
-        correlate(gradient, x, work.slopes[f"{self.name}.weight"], self.window)
-        if self.module.bias is not None:
-            work.slopes[f"{self.name}.bias"].copy_(gradient.flatten(1, 3).sum(1, dtype=torch.float32))
+        correlate(gradient, x, work.slopes[f"{self.name}.weight"], work.slopes.get(f"{self.name}.bias"), self.window)
         return (None,) if self.first else (convolve_back(gradient, work.weights[f"{self.name}.weight"], x.shape, self.window, into),)
 
 

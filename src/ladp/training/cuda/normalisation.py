@@ -146,6 +146,7 @@ def _back(gradient, x, out, totals, mean, rate, gamma, beta, row, rows, C: tl.co
 
 def normalise(x: Tensor, added: Tensor | None, gamma: Tensor, beta: Tensor, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float, relu: bool) -> tuple[Tensor, Moments]:
     """relu(gamma (x - mean)/deviation + beta + added) for [K, ..., C], and the running statistics moved along; all weights are [K, C] of one matrix."""
+    x, added = x.contiguous(), added if added is None else added.contiguous()
     K, rows, C = _extent(x)
     blocks, share, BM, BC = _cut(rows, C)
     sums = torch.empty(K, blocks, 2, C, device=x.device)
@@ -158,6 +159,7 @@ def normalise(x: Tensor, added: Tensor | None, gamma: Tensor, beta: Tensor, runn
 
 def normalise_back(gradient: Tensor, x: Tensor, y: Tensor, moments: Moments, gamma: Tensor, beta: Tensor, gamma_slope: Tensor, beta_slope: Tensor, added: bool, relu: bool) -> tuple[Tensor, Tensor | None]:
     """The gradients with respect to x and to what was added; those of gamma and beta are written in place."""
+    gradient, x = gradient.contiguous(), x.contiguous()
     K, rows, C = _extent(x)
     blocks, share, BM, BC = _cut(rows, C)
     sums, totals = torch.empty(K, blocks, 2, C, device=x.device), torch.empty(K, 2, C, device=x.device)
