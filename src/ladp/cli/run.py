@@ -154,7 +154,7 @@ def _show(result: dict[str, Any], out: Path) -> None:
     table.add_row("loss", "not finite" if result["loss"] is None else f"{result['loss']:.4f}")
     table.add_row("claimed", _guarantee(result["claimed"]))
     if spent := result["accumulated"]:
-        terms = f"unit record, view all {spent['uploads']} uploads of client {spent['client']}; accountant: the paper's q·T·ε, which proves nothing"
+        terms = f"unit record, view all uploads of client {spent['client']}; accountant: the paper's q·T·ε, which proves nothing"
         table.add_row("accumulated", f"ε = {spent['epsilon']:.4g}, δ = {spent['delta']:.4g} ({terms})")
     table.add_row("certified", _guarantee(result["certified"]))
     table.add_row("noise scale", f"{result['noise_scale']:,.1f}")
