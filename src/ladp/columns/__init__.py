@@ -53,7 +53,7 @@ def _phi(u: Tensor) -> Tensor:
 
 
 def perturb(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, keys: Sequence[Key]) -> Tensor:
-    """Add N(0, sigma_kj^2 I) to layer j of row k, in place; returns the norms of what was added, [K, J].
+    """Add N(0, sigma_kj^2 I) to layer j of row k, in place (Algorithm 4, lines 2 and 3); returns the norms of what was added, [K, J].
 
     A client's noise is one draw of the whole row from its own key, of which each layer takes its columns,
     so what one layer gets does not depend on which others were chosen.

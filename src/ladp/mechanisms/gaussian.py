@@ -11,7 +11,7 @@ from ladp.privacy.gaussian import RULES, constant
 from ladp.privacy.mechanism import Guarantee, Mechanism, Seen
 
 SENSITIVITIES: dict[str, Callable[[Seen, float], Tensor]] = {
-    # Theorem 2 of the paper, as printed: epochs are counted, not steps.
+    # Theorem 2 of the paper, as printed (Algorithm 2, line 10): epochs are counted, not steps.
     "theorem": lambda seen, kappa: torch.full_like(seen.steps, 2 * seen.training.lr * seen.training.epochs * seen.training.clip, dtype=torch.float64),
     # The same argument with every mini-batch step counted.
     "steps": lambda seen, kappa: 2 * seen.training.lr * seen.training.clip * seen.steps.double(),

@@ -33,7 +33,7 @@ class Sequential:
         return Uploads(rows, tallies, torch.tensor(losses, dtype=torch.float64), Receipt.join(receipts))
 
     def serve(self, seen: Seen, client: int, row: Tensor, tally: Tensor, memory: Tensor | None) -> tuple[float, Receipt]:
-        """One client's round, Algorithm 2 from line 1 to the upload: `row` [1, size] and `tally` are filled."""
+        """One client's round, Algorithm 2: line 1 here, lines 2 to 9 in `train`, 10 to 17 in `release`; fills `row` [1, size] and `tally`."""
         work, layout = self.work, self.work.layout
         layout.write(seen.current, self.model)
         layout.recount(tally, self.model)
