@@ -5,8 +5,10 @@ Noise is added once a round, not once a batch; the fraction q is taken off every
 the deltas that add up alongside soon reach 1, where (epsilon, delta) says nothing. `ladp.privacy.gaussian` tells what one release costs.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from statistics import fmean
 
 from ladp.errors import Problem
 from ladp.privacy.gaussian import classical
@@ -41,3 +43,34 @@ def accumulated(sigma: float, delta: float, batch: int, size: int, steps: int) -
     passes = batch * steps / size
     # classical(epsilon, delta) = c / epsilon, hence c / sigma is the epsilon whose sigma this is.
     return Accumulated(passes * classical(sigma, delta), passes * delta)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The accumulated budget of noise that differs by layer, in the three readings the paper leaves open, and the layers it is blind to.
+
+    A round costs what its least noised layer costs (`largest`), what its noised layers cost on average (`mean`), or what they cost
+    together (`summed`: the naive composition theorem asks for it). `bare` names the layers that left without noise in some round:
+    their epsilon is infinite, and the accountant passes over them.
+    """
+
+    largest: Accumulated
+    mean: Accumulated
+    summed: Accumulated
+    bare: tuple[str, ...]
+
+
+def spend(sigmas: Sequence[Mapping[str, float]], delta: float, batch: int, size: int, steps: int) -> Spent:
+    """What the accountant reads off the sigma of each layer in each round, `steps` batches a round."""
+    cost = lambda sigma: accumulated(sigma, delta, batch, size, steps)  # noqa: E731
+    rounds = [[cost(sigma) for sigma in layers.values() if sigma > 0] for layers in sigmas]
+    bare = dict.fromkeys(name for layers in sigmas for name, sigma in layers.items() if not sigma > 0)
+    readings = ((max, 1), (fmean, 1), (sum, None))
+    return Spent(*(_total(rounds, reading, times) for reading, times in readings), tuple(bare))
+
+
+def _total(rounds: Sequence[Sequence[Accumulated]], reading: object, times: int | None) -> Accumulated:
+    """Over the rounds that added noise; delta is paid once a round, or once a layer where layers are summed."""
+    noised = [layers for layers in rounds if layers]
+    epsilon = sum(reading([layer.epsilon for layer in layers]) for layers in noised)
+    return Accumulated(epsilon, sum(layers[0].delta * (times or len(layers)) for layers in noised))

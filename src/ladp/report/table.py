@@ -3,7 +3,7 @@
 import csv
 import io
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ladp.report import number
 from ladp.report.headline import terms
@@ -39,9 +39,14 @@ def notes(rows: Sequence[dict]) -> list[str]:
 
 def markdown(rows: Sequence[dict]) -> str:
     """A pipe table with its notes beneath."""
-    lines = [HEADINGS, ["---"] + ["---:"] * (len(HEADINGS) - 1), *map(cells, rows)]
-    body = [f"| {' | '.join(map(_pipe, line))} |" for line in lines]
-    return "\n".join([*body, "", *(f"- {_pipe(note)}" for note in notes(rows))]) + "\n"
+    return piped(HEADINGS, map(cells, rows), notes(rows))
+
+
+def piped(headings: Sequence[str], lines: Iterable[Sequence[str]], said: Iterable[str] = (), names: int = 1) -> str:
+    """A pipe table, its first `names` columns words and the others numbers, and what is said beneath it."""
+    rule = ["---"] * names + ["---:"] * (len(headings) - names)
+    body = [f"| {' | '.join(map(_pipe, line))} |" for line in (headings, rule, *lines)]
+    return "\n".join([*body, "", *(f"- {_pipe(note)}" for note in said)]) + "\n"
 
 
 def comma(rows: Sequence[dict]) -> str:
@@ -56,11 +61,14 @@ def comma(rows: Sequence[dict]) -> str:
 
 def latex(rows: Sequence[dict]) -> str:
     """A tabular with plain rules, which no package is needed for, and its notes beneath."""
-    lines = [" & ".join(map(_tex, line)) + r" \\" for line in (HEADINGS, *map(cells, rows))]
-    head, *body = lines
-    tabular = [rf"\begin{{tabular}}{{l{'r' * (len(HEADINGS) - 1)}}}", r"\hline", head, r"\hline", *body, r"\hline",
-               r"\end{tabular}"]
-    return "\n".join([*tabular, "", *(rf"\par\noindent {_tex(note)}" for note in notes(rows))]) + "\n"
+    return tabular(HEADINGS, map(cells, rows), notes(rows))
+
+
+def tabular(headings: Sequence[str], lines: Iterable[Sequence[str]], said: Iterable[str] = (), names: int = 1) -> str:
+    """A tabular, its first `names` columns words and the others numbers, and what is said beneath it."""
+    head, *body = [" & ".join(map(_tex, line)) + r" \\" for line in (headings, *lines)]
+    rows = [rf"\begin{{tabular}}{{{'l' * names}{'r' * (len(headings) - names)}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
+    return "\n".join([*rows, "", *(rf"\par\noindent {_tex(note)}" for note in said)]) + "\n"
 
 
 FORMATS: dict[str, Callable[[Sequence[dict]], str]] = {"markdown": markdown, "csv": comma, "latex": latex}
