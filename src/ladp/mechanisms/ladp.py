@@ -39,28 +39,29 @@ class LaDP(GaussianMethod):
 
     def plan(self, seen: Seen, local: Tensor | None = None, memory: Tensor | None = None) -> Plan:
         layers = seen.layout.layers(self.layers, self.state)
-        selected = norms(local, layers) >= self._R(seen, layers)  # Algorithm 2, line 12
-        estimate = divergences(local, seen.current, layers)  # Algorithm 3, lines 1 to 4
+        sizes, estimate = norms(local, layers), divergences(local, seen.current, layers)  # Algorithm 3, lines 1 to 4
+        sizes, estimate = sizes.cpu(), estimate.cpu()  # a device is waited for once, with both under way
+        selected = sizes >= self._R(seen, layers)  # Algorithm 2, line 12
         bound = self._B(seen, layers, estimate)
         privacy = estimate.clamp_min(self.floor).minimum(bound)  # Algorithm 3, line 5
         self._refuse_zero(seen, layers, privacy, selected)
-        sigma = self.sigma(seen).to(local.device).unsqueeze(1) * bound / privacy  # Algorithm 4, line 1
+        sigma = self.sigma(seen).unsqueeze(1) * bound / privacy  # Algorithm 4, line 1
         return Plan(layers, torch.where(selected, sigma, 0.0), estimate, privacy, selected)
 
     def _R(self, seen: Seen, layers: tuple[Layer, ...]) -> Tensor:
         level = quantile(self.importance)
         if level is None:
-            return torch.tensor(float(self.importance), dtype=torch.float64, device=seen.current.device)
-        return norms(seen.current.unsqueeze(0), layers).quantile(level)
+            return torch.tensor(float(self.importance), dtype=torch.float64)
+        return norms(seen.current.unsqueeze(0), layers).cpu().quantile(level)
 
     def _B(self, seen: Seen, layers: tuple[Layer, ...], estimate: Tensor) -> Tensor:
         """B; before two global models are public there is no quantile of theirs, so every estimate is clipped: B is the least of them."""
         level = quantile(self.bound)
         if level is None:
-            return torch.tensor(float(self.bound), dtype=torch.float64, device=estimate.device)
+            return torch.tensor(float(self.bound), dtype=torch.float64)
         if seen.previous is None:
             return estimate.clamp_min(self.floor).amin(1, keepdim=True)
-        return divergences(seen.current.unsqueeze(0), seen.previous, layers).quantile(level)
+        return divergences(seen.current.unsqueeze(0), seen.previous, layers).cpu().quantile(level)
 
     def _refuse_zero(self, seen: Seen, layers: tuple[Layer, ...], privacy: Tensor, selected: Tensor) -> None:
         bad = selected & ~(privacy > 0)

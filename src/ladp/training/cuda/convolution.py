@@ -148,12 +148,12 @@ def _correlate(gradient, source, out, bias, out_row, bias_row, part_row, rows, s
 
 
 @triton.jit
-def _gather(parts, out, row, count, part_row, size, client_row, BLOCK: tl.constexpr):
+def _gather(parts, out, row, count, part_row, size, client_row, BLOCK: tl.constexpr, AT_ONCE: tl.constexpr):
     client, n = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    total, place = tl.zeros((BLOCK,), tl.float32), parts + client * client_row + n
-    for _ in range(count):
-        total += tl.load(place, mask=n < size, other=0.0)
-        place += part_row
+    total, part = tl.zeros((BLOCK,), tl.float32), tl.arange(0, AT_ONCE)
+    for first in range(0, count, AT_ONCE):
+        place = (first + part).to(tl.int64)[:, None] * part_row + client * client_row + n[None, :]
+        total += tl.sum(tl.load(parts + place, mask=(first + part < count)[:, None] & (n < size)[None, :], other=0.0), 0)
     tl.store(out + client * row + n, total.to(out.dtype.element_ty), mask=n < size)
 
 
@@ -210,7 +210,8 @@ def _collect(sums: Tensor, out: Tensor, bias: Tensor | None, weights: int) -> No
     parts, K, size = sums.shape
     for start, stop, target in ((0, weights, out), (weights, size, bias)):
         if target is not None:
-            _gather[triton.cdiv(stop - start, 1024), K](sums[:, :, start:], target, target.stride(0), parts, K * size, stop - start, size, BLOCK=1024)
+            block, at_once = (64, 32) if parts > 8 else (512, 4)
+            _gather[triton.cdiv(stop - start, block), K](sums[:, :, start:], target, target.stride(0), parts, K * size, stop - start, size, BLOCK=block, AT_ONCE=at_once)
 
 
 PROGRAMS = 1056  # eight for each of an H200's 132 multiprocessors
