@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from ladp.cli import data, demo, listing, noise, privacy, report, run
+from ladp.cli import data, demo, listing, noise, privacy, report, run, tables
 from ladp.errors import Problem
 from ladp.version import VERSION
 
@@ -24,6 +24,7 @@ app.command("list")(listing.show)
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(noise.app, name="noise")
 app.add_typer(data.app, name="data")
+app.add_typer(tables.app, name="tables")
 
 
 @app.callback(invoke_without_command=True)

@@ -16,32 +16,45 @@ Place = Mapping[str, str | float | None]
 
 @dataclass(frozen=True)
 class Entry:
-    """One printed number: `where` by axis, the string as printed, its value, and, where something is wrong with it, what (`mark`)."""
+    """One printed number: `where` by axis, the string as printed, what it means, and, where something is wrong with it, what (`mark`)."""
 
     table: str
     where: Place
     printed: str
-    value: float
+    meant: str
     mark: str | None = None
+
+    @property
+    def value(self) -> float:
+        return float(self.meant.rstrip("%").replace(",", ""))
 
     @property
     def unit(self) -> str:
         return "%" if self.printed.endswith("%") else UNITS.get(str(self.where.get("quantity")), "")
 
+    @property
+    def places(self) -> int:
+        """Digits printed after the point."""
+        return len(self.meant.rstrip("%").partition("e")[0].partition(".")[2])
+
     def agrees(self, value: float) -> bool:
         """Whether `value`, rounded to the digits printed, is the value printed; a tie may be rounded either way."""
-        digits, _, power = self.printed.rstrip("%").replace(",", "").partition("e")
-        last = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
-        return abs(value - self.value) <= last * (0.5 + 1e-9)
+        power = int(self.meant.rstrip("%").partition("e")[2] or 0)
+        return abs(value - self.value) <= 10.0 ** (power - self.places) * (0.5 + 1e-9)
+
+    def like(self, value: float) -> str:
+        """A value with the digits that this one is printed with."""
+        return f"{value:.{self.places}e}".replace("e-0", "e-") if "e" in self.meant else f"{value:,.{self.places}f}"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper: its label there, what it shows, its lines as printed, and the entries they hold."""
+    """A table of the paper: its label there, what it shows, its lines as printed, of whose cells the first `names` are words, and the entries they hold."""
 
     name: str
     label: str
     title: str
+    names: int
     heads: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
     entries: tuple[Entry, ...]
@@ -75,7 +88,7 @@ def load(name: str) -> Table:
     heads, *lines = ([part for part in line.split() if part != "|"] for line in facts["rows"].strip().splitlines())
     axes = facts["rows"].split("|", 1)[0].split()
     entries = (entry for line in lines for entry in _entries(name, facts, axes, heads, line))
-    return Table(name, facts["label"], facts["title"], tuple(heads), tuple(map(tuple, lines)), tuple(entries))
+    return Table(name, facts["label"], facts["title"], len(axes), tuple(heads), tuple(map(tuple, lines)), tuple(entries))
 
 
 def _entries(name: str, facts: dict, axes: list[str], heads: list[str], line: list[str]):
@@ -85,7 +98,7 @@ def _entries(name: str, facts: dict, axes: list[str], heads: list[str], line: li
         mark = facts.get("marks", {}).get(printed, {})
         where = shared | dict(zip(facts["across"].split("/"), head.split("/"), strict=True))
         if printed != "-":
-            yield Entry(name, _typed(where), printed, mark.get("value") or number(printed), mark.get("why"))
+            yield Entry(name, _typed(where), printed, mark.get("meant", printed), mark.get("why"))
 
 
 def _typed(where: dict) -> dict:
@@ -93,7 +106,3 @@ def _typed(where: dict) -> dict:
     epsilon = where.get("epsilon")
     return where if epsilon in (None, "mean") else where | {"epsilon": None if epsilon == "-" else float(epsilon)}
 
-
-def number(printed: str) -> float:
-    """36.23 for "36.23%", 727901 for "727,901"."""
-    return float(printed.rstrip("%").replace(",", ""))
