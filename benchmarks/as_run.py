@@ -9,7 +9,11 @@ versions, device, accuracy by round and seconds. Nothing in it is typed in but t
 import argparse
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+
+import torch
 
 from ladp import experiment, folder
 from ladp.errors import Problem
@@ -34,18 +38,21 @@ def recipe(options: argparse.Namespace, method: str, epsilon: float | None, prec
 
 def work(options: argparse.Namespace) -> list[dict]:
     plan = [(m, e, p, s) for p in options.precisions for s in options.seeds for m in options.methods for e in ([None] if m == "none" else options.epsilons)]
-    rows = []
-    for method, epsilon, precision, seed in plan:
-        name = "-".join(map(str, filter(None, (options.model, method, epsilon and f"e{epsilon:g}", precision, f"s{seed}"))))
-        chosen, began = recipe(options, method, epsilon, precision, seed), time.perf_counter()
-        where = options.out / name
-        try:
+    with ThreadPoolExecutor(options.together) as pool:
+        return list(pool.map(lambda one: play(options, *one), plan))
+
+
+def play(options: argparse.Namespace, method: str, epsilon: float | None, precision: str, seed: int) -> dict:
+    name = "-".join(map(str, filter(None, (options.model, method, epsilon and f"e{epsilon:g}", precision, f"s{seed}"))))
+    chosen, where, began = recipe(options, method, epsilon, precision, seed), options.out / name, time.perf_counter()
+    try:
+        with torch.cuda.stream(torch.cuda.Stream()) if torch.cuda.is_available() else nullcontext():
             result = experiment.finish(where if (where / folder.RECIPE).exists() else experiment.create(chosen, where))
-            rows.append(summary(where, chosen, epsilon, result, time.perf_counter() - began))
-        except Problem as problem:
-            rows.append(dict(name=name, method=method, epsilon=epsilon, precision=precision, seed=seed, stopped=str(problem)))
-        print(line(options.model, rows[-1]), flush=True)
-    return rows
+        row = summary(where, chosen, epsilon, result, time.perf_counter() - began)
+    except Problem as problem:
+        row = dict(name=name, method=method, epsilon=epsilon, precision=precision, seed=seed, stopped=str(problem))
+    print(line(options.model, row), flush=True)
+    return row
 
 
 def summary(where: Path, chosen, epsilon: float | None, result: dict, wall: float) -> dict:
@@ -79,6 +86,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--evaluate-every", type=int, default=20)
+    parser.add_argument("--together", type=int, default=1, help="runs at once on one device")
     parser.add_argument("--summary", type=Path)
     options = parser.parse_args()
     rows = work(options)

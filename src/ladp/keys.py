@@ -4,9 +4,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from collections.abc import Iterator
+from threading import RLock
 
 import numpy as np
 import torch
+
+
+REIGN = RLock()  # torch has one such generator: threads take turns
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,10 @@ class Key:
     @contextmanager
     def reign(self) -> Iterator[None]:
         """Let this address feed torch's global CPU generator, for what cannot be handed one (dropout, initialisation), and restore it."""
-        before = torch.random.get_rng_state()
-        torch.random.default_generator.manual_seed(self.integer())
-        try:
-            yield
-        finally:
-            torch.random.set_rng_state(before)
+        with REIGN:
+            before = torch.random.get_rng_state()
+            torch.random.default_generator.manual_seed(self.integer())
+            try:
+                yield
+            finally:
+                torch.random.set_rng_state(before)
