@@ -1,28 +1,24 @@
+import json
+from dataclasses import replace
 from math import inf, sqrt
 
 import mpmath
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
+from ladp import experiment
 from ladp.errors import Problem
-from ladp.metrics.noise import expected_noise_scale, expected_norm, noise_scale_deviation, noised_sizes, norm_deviation
+from ladp.mechanisms import Full
+from ladp.metrics.noise import expected_noise_scale, expected_norm, noise_per_coordinate, noise_scale, noise_scale_deviation, norm_deviation
 from ladp.models import create
+from ladp.params import Layout
 from ladp.privacy.gaussian import sigma_of
 
-# Full DP's noise scale as the paper's tables print it, at epsilon .2, .3, .4 and .5, and what it is of the expected one.
-REPORTED = {
-    ("resnet18", 10): ((727_901, 1.000), (505_266, 1.041), (383_945, 1.054), (203_968, 0.700)),
-    ("resnet18", 100): ((787_542, 1.068), (543_256, 1.105), (436_562, 1.184), (267_569, 0.907)),
-    ("cnn", 10): ((61_523, 1.015), (48_236, 1.194), (34_717, 1.145), (19_852, 0.819)),
-    ("cnn", 100): ((77_523, 1.111), (52_652, 1.132), (42_236, 1.210), (25_786, 0.924)),
-}
-
-
-def sizes_of(model, classes, **reading):
+def sizes_of(model, classes, by="tensor", state="all", counters=True):
     with torch.device("meta"):
-        return noised_sizes(create(model, classes), **reading)
+        layout = Layout.of(create(model, classes))
+    return [len(layer) for layer in layout.layers(by, state)] + [1] * counters * len(layout.counters)
 
 
 def as_run(epsilon):
@@ -58,13 +54,6 @@ def test_only_the_reading_with_noised_batch_counters_meets_the_paper():
     assert expected_noise_scale(trainable, as_run(0.2), 400, 10) == pytest.approx(693_709, abs=1)
 
 
-@pytest.mark.parametrize("model, classes", REPORTED)
-def test_reported_over_expected_is_as_recorded(model, classes):
-    sizes = sizes_of(model, classes)
-    for epsilon, (reported, ratio) in zip((0.2, 0.3, 0.4, 0.5), REPORTED[model, classes]):
-        assert reported / expected_noise_scale(sizes, as_run(epsilon), 400, 10) == pytest.approx(ratio, abs=0.001)
-
-
 def test_a_simulated_run_adds_the_expected_noise_within_its_deviation():
     sizes, sigma, rounds, active = [40, 7, 1], 0.5, 200, 4
     rng = np.random.default_rng(1)
@@ -73,11 +62,29 @@ def test_a_simulated_run_adds_the_expected_noise_within_its_deviation():
     assert abs(drawn - expected_noise_scale(sizes, 1.5 * sigma, rounds, active)) > 40 * noise_scale_deviation(sizes, sigma, rounds, active)
 
 
-def test_a_module_counts_as_one_layer_if_asked_to():
-    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
-    assert noised_sizes(model) == [12, 3, 3, 3, 3, 3, 1]
-    assert noised_sizes(model, by="module") == [15, 12, 1]
-    assert noised_sizes(model, by="module", state="trainable", counters=False) == [15, 6]
+def test_sigma_may_differ_by_round_and_by_entry():
+    rng, sizes, sigma = np.random.default_rng(2), [40, 7], np.array([[0.5, 2.0], [0.1, 0.0], [1.0, 1.0]])
+    draws = [[[np.linalg.norm(rng.normal(0, s, d) / 4) for _ in range(4)] for s, d in zip(line, sizes)] for line in np.tile(sigma, (200, 1))]
+    assert abs(np.sum(draws) - 200 * expected_noise_scale(sizes, sigma, 3, 4)) < 4 * sqrt(200) * noise_scale_deviation(sizes, sigma, 3, 4)
+    parts = sum(expected_noise_scale([d], s, 1, 4) for line in sigma for s, d in zip(line, sizes))
+    assert expected_noise_scale(sizes, sigma, 3, 4) == pytest.approx(parts)
+
+
+def test_the_records_of_a_run_add_up_to_its_noise_scale(recipe, tmp_path):
+    result = experiment.run(replace(recipe, method=Full(state="all", epsilon=0.2), norm="batch"), tmp_path / "run")
+    records = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
+    assert noise_scale(records) == pytest.approx(result["noise_scale"])
+    sizes = {layer.name: len(layer) for layer in Layout.of(create("cnn-small", 10, 1, 8, "batch")).layers(state="all")}
+    assert noise_per_coordinate(records, sizes) == pytest.approx(as_run(0.2) / 4, rel=0.002), "sigma over the cohort"
+
+
+def test_noise_per_coordinate_does_not_grow_with_the_model():
+    """The noise scale does: by rounds, by the cohort's size and by the root of each entry's."""
+    rng = np.random.default_rng(3)
+    for sizes in ({"a": 4000}, {"a": 4000, "b": 90_000, "c": 900}):
+        norms = [{name: np.mean([np.linalg.norm(rng.normal(0, 0.3, d)) for _ in range(5)]) for name, d in sizes.items()} for _ in range(4)]
+        records = [{"noise": noise, "clients": [1, 2, 3, 4, 5]} for noise in norms]
+        assert noise_per_coordinate(records, sizes) == pytest.approx(0.3 / 5, rel=0.02)
 
 
 def test_no_noise_has_no_scale():

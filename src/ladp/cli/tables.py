@@ -17,7 +17,7 @@ from ladp.report.table import comma, piped, tabular
 from ladp.tables import NAMES, ours, table
 from ladp.tables import compare as comparison
 from ladp.tables.render import Lines, compared, disagreements, printed
-from ladp.tables.totals import totals
+from ladp.tables.totals import READINGS, totals
 
 app = typer.Typer(help="The paper's tables, its arithmetic done again, and our runs beside them.", no_args_is_help=True)
 
@@ -95,8 +95,13 @@ def put(title: str, heads: Sequence[str], lines: Iterable[Sequence[str]], notes:
 def _flat(found: dict[str, Any]) -> dict[str, Any]:
     """The accountant's three readings, and whom not to believe, as lines of their own."""
     spent = found.pop("accumulated") or {}
-    readings = {f"accumulated, {name}": f"ε = {spent[name]['epsilon']:.6g}, δ = {spent[name]['delta']:.4g}" for name in ("largest", "mean", "summed") if name in spent}
+    readings = {f"accumulated, {name}": _reading(spent[name]) for name in READINGS if spent}
     terms = {"accumulated over": f"q = {spent['q']:.4g}, T = {spent['T']:,} batches of {spent['clients']} clients"} if spent else {}
     bare = {"passed over, without noise": ", ".join(spent["bare"])} if spent.get("bare") else {}
     doubts = {"not to be trusted for": "\n".join(f"{name}: {why}" for name, why in found.pop("distrusted").items())}
     return found | readings | terms | bare | doubts
+
+
+def _reading(spent: dict[str, Any]) -> str:
+    void = "; a δ of 1 or more says nothing" * spent["meaningless"]
+    return f"ε = {spent['epsilon']:.6g}, δ = {spent['delta']:.4g} (the paper's sequential accountant, qTε{void})"

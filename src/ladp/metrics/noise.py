@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
-from torch import nn
 
 from ladp.errors import Problem
-from ladp.params import Layout
 
 SERIES = 100  # from this size on the difference of two log-gammas has lost more digits than the series leaves out
 
@@ -50,16 +48,6 @@ def noise_per_coordinate(records: Sequence[Mapping[str, Any]], sizes: Mapping[st
     """
     total = sum(norm * sqrt(sizes[name]) / len(record["clients"]) for record in records for name, norm in record["noise"].items())
     return total / (len(records) * sum(sizes.values()))
-
-
-def noised_sizes(model: nn.Module, by: str = "tensor", state: str = "all", counters: bool = True) -> list[int]:
-    """The sizes of what gets noise of its own: layers of the state and, with `counters`, integer buffers.
-
-    The paper's 727,901 for ResNet-18 is met only if BatchNorm's 20 batch counters are noised like the 102 float tensors.
-    """
-    layout = Layout.of(model)
-    sizes = [len(layer) for layer in layout.layers(by, state)]
-    return sizes + [model.get_buffer(name).numel() for name in layout.counters if counters]
 
 
 def _spread(size: ArrayLike) -> np.ndarray:

@@ -1,6 +1,5 @@
 """The paper's metrics of a run folder: noise scale, accumulated budget and training duration, from its records."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -18,6 +17,7 @@ from ladp.privacy.mechanism import Seen
 from ladp.recipe import Recipe, compose
 from ladp.report.runs import Run, read
 
+READINGS = ("largest", "mean", "summed")  # of layers that differ in noise: see ladp.privacy.naive.Spent
 STATISTICS = ("running_mean", "running_var")
 
 
@@ -39,7 +39,9 @@ def _accumulated(run: Run, recipe: Recipe) -> dict | None:
     size, training = records_a_client(run.rounds, recipe.training), recipe.training
     clients = max(recipe.active - (run.facts.get("curious") is not None), 1)  # as the paper plots it: the honest ones
     facts = {"q": min(training.batch, size) / size, "T": clients * training.steps(size) * len(run.rounds), "clients": clients, "records": size}
-    return facts | asdict(spent(run.rounds, _sensitivity(recipe, size), recipe.method.delta, training, clients))
+    found = spent(run.rounds, _sensitivity(recipe, size), recipe.method.delta, training, clients)
+    readings = {name: vars(getattr(found, name)) | {"meaningless": getattr(found, name).meaningless} for name in READINGS}
+    return facts | readings | {"bare": list(found.bare)}
 
 
 def _sensitivity(recipe: Recipe, size: int) -> float:
