@@ -65,4 +65,4 @@ def test_one_budget_out_of_order_costs_sixteen_and_that_is_the_p_printed_most():
     mine, theirs = [77.82, 82.29, 87.12, 90.06], [63.65, 62.54, 66.79, 78.51]
     u = 16 * u_by_counting(theirs, mine)
     assert u == 16 and statistic(2.64e-5, 16, 16) == pytest.approx(u, abs=0.02)
-    assert load("p-values").entry(about="accuracy", model="resnet18", data="cifar10", method="time_varying").printed == "2.64e-5"
+    assert load("p-values").entry(about="accuracy", model="resnet18", data="cifar10", method="time-varying").printed == "2.64e-5"

@@ -6,9 +6,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCE = next(iter([*ROOT.glob("paper/ladp-fl.tex"), *ROOT.parent.glob("*/paper/ladp-fl.tex")]), None)
 NAMES = {"ResNet-18": "resnet18", "CNN": "cnn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
-METHODS = {"no protection": "none", "full dp": "full", "time-varying dp": "time_varying", "sensitive dp": "sensitive", "dpa ldp": "dpa", "adapldp": "adap",
+METHODS = {"no protection": "none", "full dp": "full", "time-varying dp": "time-varying", "sensitive dp": "sensitive", "dpa ldp": "dpa", "adapldp": "adapldp",
            "ladp-fl (ours)": "ladp", "": "ladp"}
-COLUMNS = ("ladp", "full", "time_varying", "sensitive", "dpa", "adap")
+COLUMNS = ("ladp", "full", "time-varying", "sensitive", "dpa", "adapldp")
 NUMBER = re.compile(r"-?\d[\d,.]*A?(e-\d+)?%?|-")
 
 

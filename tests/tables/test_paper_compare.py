@@ -104,7 +104,21 @@ def test_two_configurations_at_one_place_are_both_shown_and_no_rate_is_made_of_t
     rows = [one for one in compare(load("accuracy"), measured) if one["epsilon"] == 0.5 and one["method"] == "ladp"]
     assert sorted(one["ours"] for one in rows) == pytest.approx([60, 73])
     assert not [one for one in compare(load("accuracy"), measured) if one["quantity"] == "improvement" and one["epsilon"] == 0.5]
-    assert [remark for one in measured for remark in one.remarks] == ["rounds 80, the paper's 400"]
+    assert [remark for one in measured for remark in one.remarks] == ["run.rounds 80, the paper's 400"]
+
+
+def test_where_a_run_is_not_the_papers_is_said(tmp_path):
+    folder = write(tmp_path, "ladp", 0.5, 0.7, 1.0, partition="isolation")
+    text = (folder / "recipe.toml").read_text().replace("active = 10", "active = 20\nvalidation = 0.1").replace("epsilon = 0.5", 'epsilon = 0.5\nbound = 1e-7\nkappa = 0.02')
+    (folder / "recipe.toml").write_text(text + "[training]\nlr = 0.05\nepochs = 2\n")
+    assert ours.read([tmp_path])[0].remarks == (
+        "run.validation 0.1, the paper's 0.0", "training.lr 0.05, the paper's 0.1", "run.active 20, the paper's 10",
+        "partition.name isolation, the paper's isolation-overlap", "method.kappa 0.02, the paper's 0.01")  # fmt: skip
+
+
+def test_the_heterogeneous_partitions_are_the_papers_own(tmp_path):
+    write(tmp_path, "full", 0.2, 0.3, 1.0, partition="quantity")
+    assert ours.read([tmp_path])[0].remarks == ()
 
 
 def test_runs_that_did_not_finish_are_left_out(tmp_path):
@@ -143,9 +157,9 @@ def test_what_is_no_summary_is_refused(tmp_path):
 def test_the_statements_of_the_text_are_made_of_ours_where_ours_suffice(runs):
     with pytest.raises(Problem, match="'text' has no entry"):
         compare(load("text"), ours.read([runs]))
-    write(runs, "time_varying", 0.5, 0.3, 1.0, model="resnet18")
+    write(runs, "time-varying", 0.5, 0.3, 1.0, model="resnet18")
     write(runs, "full", 0.5, 0.3, 4.0, model="resnet18", partition="isolation")
-    assert row(compare(load("text"), ours.read([runs])), claim="below-full/time_varying")["ours"] == pytest.approx(75)
+    assert row(compare(load("text"), ours.read([runs])), claim="below-full/time-varying")["ours"] == pytest.approx(75)
 
 
 def test_the_command_line_prints_paper_ours_and_difference_in_every_form(runs):

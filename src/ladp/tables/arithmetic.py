@@ -9,7 +9,7 @@ from ladp.tables.table import Entry, Place, Table, load, place
 
 Cells = Mapping[frozenset, float]
 OURS = "ladp"  # the method that the paper's rates are about
-BASELINES = ("full", "time_varying", "sensitive", "dpa", "adap")
+BASELINES = ("full", "time-varying", "sensitive", "dpa", "adapldp")
 BUDGETS = (0.2, 0.3, 0.4, 0.5)
 HOLDS = {"improvement": "accuracy", "reduction": "noise", "increment": "time"}  # the table that a rate is averaged over, if none is named
 FIGURES = ("accuracy", "noise", "time", "heterogeneity", "resnet152", "fid", "p-values")

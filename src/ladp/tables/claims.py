@@ -13,7 +13,7 @@ from ladp.privacy.naive import accumulated
 from ladp.tables.arithmetic import BASELINES, Cells, derive, figures, overall
 from ladp.tables.table import NAMES, load, place
 
-ADAPTIVE = ("time_varying", "sensitive", "dpa")
+ADAPTIVE = ("time-varying", "sensitive", "dpa")
 PRIVATE = {"cifar10": "bird", "femnist": "5"}
 READ = {
     "figure": "read off a figure: no table has the value",
@@ -96,7 +96,7 @@ def _fid_least(cells: Cells) -> float | None:
 
 def _spared(method: str) -> float:
     """How much less budget LaDP-FL accumulates, from what the text says of LaDP-FL and of the method against Full DP."""
-    above = {"time_varying": stated("above-full/time_varying"), "dpa": stated("above-full/dpa"), "sensitive": -stated("below-full-accumulated/sensitive")}
+    above = {"time-varying": stated("above-full/time-varying"), "dpa": stated("above-full/dpa"), "sensitive": -stated("below-full-accumulated/sensitive")}
     return reduction(100 - stated("accumulated/full"), 100 + above.get(method, 0.0))
 
 

@@ -2,18 +2,21 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
 from ladp.errors import Problem
+from ladp.privacy.mechanism import Training
 from ladp.recipe import PRESETS
 from ladp.report import number
-from ladp.report.configuration import Configuration, gather
+from ladp.report.configuration import Configuration, flat, gather
 from ladp.report.runs import Run
 from ladp.tables.table import Place, place
 
 DISTRIBUTIONS = {"isolation": "general", "isolation-overlap": "general", "labels": "I", "quantity": "II"}  # our partitions by the paper's names
+PAPER = {"run.validation": 0.0, "method.form": "as-run"} | flat({"training": asdict(Training())}) | flat(PRESETS["as-run"])
+PAPER = {name: value for name, value in PAPER.items() if name not in ("method.importance", "method.bound", "method.floor")}
 LAST = 5  # rounds that the paper's p-values are computed on
 SCALES = {"accuracy": 100.0}  # what we keep as a share and the paper prints in per cent
 
@@ -52,8 +55,8 @@ def cells(measured: Sequence[Ours]) -> dict[frozenset, float]:
 
 
 def stand(model: str, data: str, method: str, epsilon: float | None, distribution: str = "general") -> Place:
-    """A place in the paper's tables; they write time_varying for time-varying."""
-    return {"model": model, "data": data, "method": method.replace("-", "_"), "epsilon": epsilon, "distribution": distribution}
+    """A place in the paper's tables."""
+    return {"model": model, "data": data, "method": method, "epsilon": epsilon, "distribution": distribution}
 
 
 def _configuration(one: Configuration) -> Ours | None:
@@ -65,7 +68,7 @@ def _configuration(one: Configuration) -> Ours | None:
     where = stand(recipe["run"]["model"], recipe["run"]["data"], one.method, recipe["method"].get("epsilon"), DISTRIBUTIONS.get(partition, partition))
     values = {"accuracy": [run.final("accuracy") for run in runs], "noise_scale": [run.total("noise_scale") for run in runs], "seconds": [run.total("seconds") for run in runs]}
     last = {quantity: tuple(value for run in runs for value in _last(run, quantity)) for quantity in ("accuracy", "noise_scale", "accumulated")}
-    return Ours(one.label, where, _scaled(values), last, (*one.remarks, *_unlike(recipe["run"])))
+    return Ours(one.label, where, _scaled(values), last, (*one.remarks, *_unlike(recipe)))
 
 
 def _last(run: Run, quantity: str) -> list[float]:
@@ -80,10 +83,12 @@ def _scaled(values: Mapping[str, Sequence[float | None]]) -> dict[str, tuple[flo
     return {quantity: found for quantity, found in kept.items() if found}
 
 
-def _unlike(settings: Mapping[str, object]) -> list[str]:
-    """Where a run's rounds, clients and active clients are not the paper's."""
-    paper = PRESETS["as-run"]["run"]
-    return [f"{name} {settings[name]}, the paper's {paper[name]}" for name in ("rounds", "clients", "active") if settings.get(name, paper[name]) != paper[name]]
+def _unlike(recipe: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Where a run is not set up as the paper's were; what the paper does not tell (R, B) is no difference."""
+    mine = flat(dict(recipe))
+    if DISTRIBUTIONS.get(str(mine.get("partition.name"))) in ("I", "II"):
+        mine.pop("partition.name")  # a setting of the paper's too
+    return [f"{name} {mine[name]}, the paper's {value}" for name, value in PAPER.items() if mine.get(name, value) != value]
 
 
 def _summary(path: Path) -> list[Ours]:
@@ -102,4 +107,4 @@ def _summary(path: Path) -> list[Ours]:
 def _group(summary: dict, method: str, epsilon: float | None, precision: str | None, rounds: int, runs: list[dict]) -> Ours:
     label = " ".join(str(part) for part in (method, epsilon and f"ε {epsilon:g}", precision) if part)
     values = {"accuracy": [run["accuracy"] / 100 for run in runs], "noise_scale": [run["noise_scale"] for run in runs], "seconds": [run["training_seconds"] for run in runs]}
-    return Ours(label, stand(summary["model"], summary["data"], method, epsilon), _scaled(values), {}, tuple(_unlike({"rounds": rounds})))
+    return Ours(label, stand(summary["model"], summary["data"], method, epsilon), _scaled(values), {}, tuple(_unlike({"run": {"rounds": rounds}})))

@@ -32,10 +32,9 @@ def compared(rows: Sequence[dict], measured: Sequence[Ours]) -> Lines:
     """Paper, ours and the difference, by place and configuration."""
     axes = _axes(rows)
     lines = [[*_words(row, axes), row["label"], row["printed"], row["shown"], _signed(row), _ratio(row), str(row["runs"])] for row in rows]
-    used = {row["label"] for row in rows}
-    notes = [f"{one.label}: {remark}" for one in measured if one.label in used for remark in one.remarks]
-    notes += [EPSILON] * ("epsilon" in rows[0]) + [CLOCK] * any(row.get("quantity") in ("seconds", "increment") for row in rows)
-    return Lines([*_heads(axes), "whose", "paper", "ours", "difference", "ours / paper", "runs"], lines, [*_marks(rows), *notes], len(axes) + 1)
+    notes = [*[_shared(rows, axes)] * (len(rows) > 1), *_marks(rows), *_remarks(rows, measured), *[EPSILON] * ("epsilon" in rows[0])]
+    notes += [CLOCK] * any(row.get("quantity") in ("seconds", "increment") for row in rows)
+    return Lines([*_heads(axes), "whose", "paper", "ours", "difference", "ours / paper", "runs"], lines, notes, len(axes) + 1)
 
 
 def disagreements(rows: Sequence[dict]) -> Lines:
@@ -48,10 +47,23 @@ def disagreements(rows: Sequence[dict]) -> Lines:
 
 
 def _axes(rows: Sequence[dict]) -> list[str]:
-    """The axes of some rows; those on which all agree say nothing and are left out, but for a lone row's."""
+    """The axes on which rows differ; all of a lone row's."""
     axes = [axis for axis in rows[0] if axis not in FACTS]
-    varying = [axis for axis in axes if len({row[axis] for row in rows}) > 1]
-    return varying if len(rows) > 1 else [axis for axis in axes if axis != "distribution"]
+    return axes if len(rows) == 1 else [axis for axis in axes if len({row[axis] for row in rows}) > 1]
+
+
+def _shared(rows: Sequence[dict], axes: Sequence[str]) -> str:
+    """Where all rows stand alike."""
+    return "all: " + ", ".join(f"{SIGNS.get(axis, axis)} {rows[0][axis]}" for axis in rows[0] if axis not in FACTS and axis not in axes)
+
+
+def _remarks(rows: Sequence[dict], measured: Sequence[Ours]) -> list[str]:
+    """What is to be said of the runs shown, and of which; a row made of several runs shows them all."""
+    shown, known, said = {row["label"] for row in rows}, {one.label for one in measured}, {}
+    for one in measured:
+        for remark in one.remarks if one.label in shown or shown - known else ():
+            said.setdefault(remark, []).append(one.label)
+    return [f"{remark}: {', '.join(labels)}" for remark, labels in said.items()]
 
 
 def _heads(axes: Sequence[str]) -> list[str]:

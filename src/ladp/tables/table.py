@@ -44,7 +44,10 @@ class Entry:
 
     def like(self, value: float) -> str:
         """A value with the digits that this one is printed with."""
-        return f"{value:.{self.places}e}".replace("e-0", "e-") if "e" in self.meant else f"{value:,.{self.places}f}"
+        if "e" not in self.meant:
+            return f"{value:,.{self.places}f}"
+        digits, _, power = f"{value:.{self.places}e}".partition("e")
+        return f"{digits}e{int(power)}"
 
 
 @dataclass(frozen=True)

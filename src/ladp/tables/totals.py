@@ -33,8 +33,8 @@ def totals(folder: Path | str) -> dict:
 
 
 def _accumulated(run: Run, recipe: Recipe) -> dict | None:
-    """The paper's accountant with its q and T; None for a method that has no sensitivity."""
-    if not isinstance(recipe.method, GaussianMethod):
+    """The paper's accountant with its q and T; None for a method that has no sensitivity, or that takes it from a clip and not as the paper ran it."""
+    if not isinstance(recipe.method, GaussianMethod) or run.recipe["method"].get("form", "as-run") != "as-run":
         return None
     size, training = records_a_client(run.rounds, recipe.training), recipe.training
     clients = max(recipe.active - (run.facts.get("curious") is not None), 1)  # as the paper plots it: the honest ones
