@@ -3,23 +3,25 @@
 import csv
 import io
 import json
-import os
 import re
 import subprocess
 import sys
 
 import pytest
 from invented import make
+from typer.testing import CliRunner
 
 from ladp import report
+from ladp.cli import app
+from ladp.cli.report import display
 from ladp.report import table
 
 DANGEROUS = "a|b <i> 50% x_y {z} \\ # & $ ~ ^"
 
 
-def ladp(*arguments, **environment) -> subprocess.CompletedProcess:
+def ladp(*arguments) -> subprocess.CompletedProcess:
     program = "from ladp.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", program, "report", *map(str, arguments)], capture_output=True, text=True, env=os.environ | environment)
+    return subprocess.run([sys.executable, "-c", program, "report", *map(str, arguments)], capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -71,9 +73,11 @@ def test_the_command_line_writes_the_page_and_shows_the_table(runs, tmp_path):
 
 
 @pytest.mark.parametrize("width", [80, 107, 108])
-def test_the_table_fits_the_terminal_and_breaks_no_word(runs, tmp_path, width):
-    printed = ladp(runs, "--out", tmp_path / "page.html", COLUMNS=str(width), FORCE_COLOR="1", TERM="xterm").stdout
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", printed).splitlines()
+def test_the_table_fits_the_terminal_and_breaks_no_word(rows, width, monkeypatch, capsys):
+    for name, value in {"COLUMNS": str(width), "FORCE_COLOR": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    display(rows)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert all(len(line.rstrip()) <= width for line in lines)
     top = " ".join(lines[:12]).split()
     assert {word for heading in table.HEADINGS for word in heading.split()} <= set(top)
@@ -81,7 +85,7 @@ def test_the_table_fits_the_terminal_and_breaks_no_word(runs, tmp_path, width):
 
 
 def test_help_shows_the_defaults_that_stand_in_brackets():
-    shown = ladp("--help", COLUMNS="200").stdout
+    shown = CliRunner().invoke(app, ["report", "--help"], env={"COLUMNS": "200"}).stdout
     assert "[report.html; tables go to standard output]" in shown and "[model and data]" in shown
 
 
