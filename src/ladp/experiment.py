@@ -1,13 +1,13 @@
 """A recipe becomes a run folder, round by round; a folder that was cut off goes on where it was."""
 
-import json
 import os
 import platform
+import re
 import resource
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from multiprocessing import active_children
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -29,16 +29,20 @@ CHECKPOINT_SECONDS = 5.0
 
 
 def create(recipe: Recipe, out: str | Path) -> Path:
-    """A new run folder with its recipe; an occupied one is refused."""
-    out = Path(out)
-    if (out / folder.ABOUT).exists() or (out / folder.RECIPE).exists():
-        raise Problem(f"{out} already holds a run: continue it with `ladp resume {out}`, or choose another --out")
-    if out.exists() and not out.is_dir():
-        raise Problem(f"{out} is a file: choose another --out")
-    with folder.writing(out):
+    """A new run folder with its recipe; what cannot run and what is occupied is refused before anything is written."""
+    if not str(out):
+        raise Problem("--out is empty: name a folder for the run")
+    if recipe.root:
+        recipe = replace(recipe, root=str(data.directory(recipe.root).absolute()))  # so that it can be resumed from anywhere
+    out, elsewhere = Path(out), "choose another --out"
+    with folder.writing(out, elsewhere):
+        folder.refuse_occupied(out)
+    prepare(recipe)
+    with folder.writing(out, elsewhere):
         out.mkdir(parents=True, exist_ok=True)
-    prepare(recipe)  # refuses what cannot run before anything is promised
-    folder.put(out / folder.RECIPE, dump(recipe).encode())
+    with folder.alone(out):
+        folder.refuse_occupied(out)  # another process may have been faster
+        folder.put(out / folder.RECIPE, dump(recipe).encode(), elsewhere)
     return out
 
 
@@ -49,8 +53,9 @@ def run(recipe: Recipe, out: str | Path) -> dict[str, Any]:
 
 def finish(out: str | Path) -> dict[str, Any]:
     """Run what is left of a folder; a finished one is left alone. Returns the result."""
-    for _ in play(out):
-        pass
+    with closing(play(out)) as records:
+        for _ in records:
+            pass
     return folder.get_json(Path(out) / folder.RESULT)
 
 
@@ -58,17 +63,19 @@ def play(out: str | Path) -> Iterator[dict[str, Any]]:
     """Run what is left of a folder, yielding each round's record once it is written; whatever ends it leaves a folder that can go on."""
     out = Path(out)
     if not (out / folder.RECIPE).exists():
-        raise Problem(f"{out} is not a run folder: it has no {folder.RECIPE}")
+        raise Problem(f"{out} is not a run folder: it has no {folder.RECIPE}; `ladp run --out {out}` starts a run")
+    if (out / folder.RESULT).exists() and (out / folder.ABOUT).exists():
+        return
     with ExitStack() as stack:
         stack.enter_context(folder.alone(out))
-        if (out / folder.RESULT).exists():
-            return
+        before = _before(out)
         recipe = load(out / folder.RECIPE)
-        work, engine_name = prepare(recipe, _precision(out))
-        state, records = _recall(out, recipe, work)
+        work, engine_name = prepare(recipe, before.get("precision"))
+        state, log = _recall(out, recipe, work)
+        stack.callback(log.close)
         engine = stack.enter_context(closing(training.start(work, engine_name)))
-        folder.put_json(out / folder.ABOUT, describe(recipe, work, engine_name, out, state.round))
-        yield from _record(out, recipe, work, engine, state, records)
+        folder.put_json(out / folder.ABOUT, describe(recipe, work, engine_name, before.get("starts", []), state.round))
+        yield from _record(out, recipe, work, engine, state, log)
 
 
 def prepare(recipe: Recipe, precision: str | None = None) -> tuple[Work, str]:
@@ -79,7 +86,7 @@ def prepare(recipe: Recipe, precision: str | None = None) -> tuple[Work, str]:
     split = recipe.partition.split(dataset.labels.numpy(), recipe.clients, key, writers)
     with key.at("model").reign():
         model = models.create(recipe.model, len(dataset.classes), dataset.channels, dataset.size, recipe.norm, recipe.dropout)
-    _try(model, dataset, recipe.model)
+        _try(model, dataset, recipe.model)  # here: a lazy layer draws its weights when it meets its first input
     parts = (dataset.images, dataset.labels, dataset.test_images, dataset.test_labels, split, recipe.method, recipe.training, key, recipe.active)
     return Work(model, Layout.of(model), *parts, device, precision, recipe.workers), engine
 
@@ -90,57 +97,60 @@ def _try(model: torch.nn.Module, dataset: data.Dataset, name: str) -> None:
     try:
         with torch.no_grad():
             logits = model.eval()(torch.zeros(2, *shape))
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise Problem(f"model {name!r} does not take the images of {dataset.name}, {shape}: {str(error).splitlines()[0]}") from error
-    if tuple(logits.shape) != (2, len(dataset.classes)):
-        raise Problem(f"model {name!r} gives {tuple(logits.shape)} for two images of {dataset.name}, which has {len(dataset.classes)} classes: it must give (2, {len(dataset.classes)})")
+    except Exception as error:  # whatever a model of the user's own may raise
+        raise Problem(f"model {name!r} does not take the images of {dataset.name}, {shape}: {type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
+    given, wanted = tuple(getattr(logits, "shape", ())), (2, len(dataset.classes))
+    if given != wanted:
+        raise Problem(f"model {name!r} gives {given or type(logits).__name__} for two images of {dataset.name}, which has {wanted[1]} classes: it must give {wanted}")
 
 
-def _precision(out: Path) -> str | None:
-    """A run goes on in the precision it began with."""
-    return folder.get_json(out / folder.ABOUT)["precision"] if (out / folder.ABOUT).exists() else None
+def _before(out: Path) -> dict[str, Any]:
+    """What earlier starts wrote of themselves; a run goes on in the precision it began with, and not in an older program."""
+    about = folder.get_json(out / folder.ABOUT) if (out / folder.ABOUT).exists() else {}
+    if _numbers(about.get("version", "0")) > _numbers(VERSION):
+        raise Problem(f"{out} was written by ladp {about['version']}, and this is {VERSION}: go on with that version or a newer one")
+    return about
 
 
-def _recall(out: Path, recipe: Recipe, work: Work) -> tuple[State, list[dict[str, Any]]]:
-    """Where the folder stands: its checkpoint and the records up to it; the fresh model if there is none."""
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", str(version))]
+
+
+def _recall(out: Path, recipe: Recipe, work: Work) -> tuple[State, folder.Log]:
+    """Where the folder stands: its checkpoint and the log up to it; the fresh model and an empty log if there is none."""
     path = out / folder.CHECKPOINT
-    state = folder.load_state(path, recipe.digest, work.device) if path.exists() else begin(work)
+    if not path.exists():
+        return begin(work), folder.Log(out / folder.ROUNDS)
+    state, expected = folder.load_state(path, recipe.digest, work.device)
     work.layout.check(state.current)
-    records = folder.read_rounds(out / folder.ROUNDS, state.round)
-    folder.put(out / folder.ROUNDS, "".join(json.dumps(r) + "\n" for r in records).encode())
-    return state, records
+    return state, folder.Log(out / folder.ROUNDS, state.round, expected)
 
 
-def _record(out: Path, recipe: Recipe, work: Work, engine: Engine, state: State, records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Run the rounds that are left; each is written to the log, and the state to the checkpoint every few seconds."""
-    drawn = Counter(client for r in records for client in r["clients"])
-    noise, seconds = sum(r["noise_scale"] for r in records), sum(r["seconds"] for r in records)
-    saved, last = monotonic(), records[-1] if records else None
-    with folder.writing(out / folder.ROUNDS), open(out / folder.ROUNDS, "ab") as log:
-        try:
-            for event in federate(work, engine, state, recipe.rounds, recipe.mean):
-                state = event.state
-                drawn.update(event.cohort)
-                last = report(recipe, work, engine, event, drawn)
-                noise, seconds = noise + last["noise_scale"], seconds + last["seconds"]
-                log.write((json.dumps(last, allow_nan=False) + "\n").encode())
-                log.flush()
-                if monotonic() - saved > CHECKPOINT_SECONDS:
-                    _save(out, log, state, recipe)
-                    saved = monotonic()
-                yield last
-        finally:
-            if state.round:
-                _save(out, log, state, recipe)
-    if last is not None:
-        _conclude(out, work, state, last, noise, seconds)
+def _record(out: Path, recipe: Recipe, work: Work, engine: Engine, state: State, log: folder.Log) -> Iterator[dict[str, Any]]:
+    """Run the rounds that are left; each is written to the log, and the state to the checkpoint every few seconds and at the end."""
+    drawn = Counter(client for r in log.records for client in r["clients"])
+    noise, seconds = sum(r["noise_scale"] for r in log.records), sum(r["seconds"] for r in log.records)
+    last, kept, due = log.records[-1] if log.records else None, None, monotonic() + CHECKPOINT_SECONDS
+    try:
+        for event in federate(work, engine, state, recipe.rounds, recipe.mean):
+            drawn.update(event.cohort)
+            last = report(recipe, work, engine, event, drawn)
+            noise, seconds = noise + last["noise_scale"], seconds + last["seconds"]
+            kept = event.state, log.append(last)  # at once: a state counts only with the line that tells of it
+            if monotonic() > due:
+                _save(out, recipe, log, *kept)
+                state, due = event.state, monotonic() + CHECKPOINT_SECONDS
+            yield last
+    finally:
+        if kept and kept[0] is not state:
+            _save(out, recipe, log, *kept)
+    _conclude(out, work, kept[0] if kept else state, last, noise, seconds)
 
 
-def _save(out: Path, log: Any, state: State, recipe: Recipe) -> None:
+def _save(out: Path, recipe: Recipe, log: folder.Log, state: State, lines: str) -> None:
     """The log reaches the disk before the checkpoint that counts on it."""
-    log.flush()
-    os.fsync(log.fileno())
-    folder.save_state(out / folder.CHECKPOINT, state, recipe.digest)
+    log.sync()
+    folder.save_state(out / folder.CHECKPOINT, state, recipe.digest, lines)
 
 
 def report(recipe: Recipe, work: Work, engine: Engine, event: Round, drawn: Counter[int]) -> dict[str, Any]:
@@ -179,7 +189,7 @@ def accumulated(work: Work, claim: Guarantee | None, drawn: Counter[int]) -> dic
     client, times = drawn.most_common(1)[0]
     size = int(work.split.sizes()[client])
     qT = times * work.training.steps(size) * work.training.batch / size
-    return {"epsilon": qT * claim.epsilon, "delta": qT * (claim.delta or 0.0), "client": client, "uploads": times}
+    return {"epsilon": _finite(qT * claim.epsilon), "delta": qT * (claim.delta or 0.0), "client": client, "uploads": times}
 
 
 def _conclude(out: Path, work: Work, state: State, last: dict[str, Any], noise: float, seconds: float) -> None:
@@ -201,9 +211,8 @@ def _conclude(out: Path, work: Work, state: State, last: dict[str, Any], noise: 
     folder.put_json(out / folder.RESULT, result)
 
 
-def describe(recipe: Recipe, work: Work, engine: str, out: Path, round: int) -> dict[str, Any]:
+def describe(recipe: Recipe, work: Work, engine: str, starts: list[dict[str, Any]], round: int) -> dict[str, Any]:
     """run.json: what ran where; a resumed run adds a line for each start."""
-    before = folder.get_json(out / folder.ABOUT)["starts"] if (out / folder.ABOUT).exists() else []
     here = {"version": VERSION, "torch": torch.__version__, "python": platform.python_version(), "device": device_name(work.device), "engine": engine}
     layers = work.layout.layers(work.mechanism.layers, work.mechanism.state)
     return {
@@ -224,7 +233,7 @@ def describe(recipe: Recipe, work: Work, engine: str, out: Path, round: int) -> 
         "curious": work.split.curious,
         "claimed": guarantee(work.mechanism.claim()),
         "certified": guarantee(work.mechanism.certify()),
-        "starts": [*before, {"after_round": round, **here}],
+        "starts": [*starts, {"after_round": round, **here}],
     }
 
 

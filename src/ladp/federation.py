@@ -64,6 +64,7 @@ def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: s
         weights = torch.tensor(sizes if weighting == "size" else [1] * active, dtype=torch.float64)
         weights /= weights.sum()
         current = mean(uploads.rows, weights)  # line 6, equation 3
+        refuse_overflow(work, seen, uploads.rows, current)
         floor_variances(work, current)
         counts = (weights @ uploads.counts.double()).round().long()
         kept = state.memory if memory is None else {**state.memory, **{c: memory[k].clone() for k, c in enumerate(cohort)}}
@@ -79,6 +80,17 @@ def gather(work: Work, state: State, cohort: list[int]) -> Tensor | None:
         return None
     blank = torch.zeros(width, dtype=work.dtype, device=work.device)
     return torch.stack([state.memory.get(client, blank) for client in cohort])
+
+
+def refuse_overflow(work: Work, seen: Seen, rows: Tensor, current: Tensor) -> None:
+    """Noise too large for the numbers of the model ends the run before it enters the global model."""
+    if bool(current.isfinite().all()):
+        return
+    client = seen.cohort[int((~rows.isfinite().all(1)).int().argmax())]
+    raise Problem(
+        f"client {client}, round {seen.round}: with its noise, layer {work.layout.culprit(current)!r} of the upload is beyond what {current.dtype} holds; "
+        "take a larger epsilon or a smaller sensitivity; the run folder keeps all rounds before this one"
+    )
 
 
 def floor_variances(work: Work, row: Tensor) -> None:

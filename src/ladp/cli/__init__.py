@@ -1,41 +1,25 @@
-"""The command line: every refusal is one line on stderr and exit code 2."""
+"""The command line: every refusal is one line on stderr and exit code 2, an interruption one line and 128 plus its signal."""
 
 import os
+import signal
 import sys
+from collections.abc import Callable
+from types import FrameType
 
-import typer
-
-from ladp.cli import data, demo, listing, noise, privacy, report, run, tables
 from ladp.errors import Problem
-from ladp.version import VERSION
 
-app = typer.Typer(
-    name="ladp",
-    help="Federated learning with local, layer-wise differential privacy: train, see what it cost, and what is really guaranteed.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command("run")(run.run)
-app.command("resume")(run.resume)
-app.command("report")(report.report)
-app.command("demo")(demo.demo)
-app.command("list")(listing.show)
-app.add_typer(privacy.app, name="privacy")
-app.add_typer(noise.app, name="noise")
-app.add_typer(data.app, name="data")
-app.add_typer(tables.app, name="tables")
+OUT_OF_MEMORY = "out of memory: take fewer active clients, a smaller batch or fewer --workers"
 
 
-@app.callback(invoke_without_command=True)
-def options(
-    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
-) -> None:
-    """Federated learning with local, layer-wise differential privacy: train, see what it cost, and what is really guaranteed."""
-    if version:
-        print(f"ladp {VERSION}")
-        raise typer.Exit
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(BaseException):
+    """Ctrl-C, or a request to end: no error, and nothing for a library in between to translate. A note says what to do next."""
+
+    def __init__(self, number: int):
+        super().__init__("interrupted" if number == signal.SIGINT else "ended by a signal")
+        self.number = number
 
 
 def main() -> None:
@@ -43,21 +27,51 @@ def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
+        _listen(_leave)
+        from ladp.cli.app import app  # not above: it takes a second, and whoever presses Ctrl-C then shall see no traceback either
+
+        _listen(_stopper())
         app(arguments, prog_name="ladp")
     except Problem as problem:
-        _stop(f"error: {problem}", 2, debug)
+        _end(f"error: {problem}", 2, debug)
+    except Stopped as stop:
+        _end(": ".join([str(stop), *getattr(stop, "__notes__", ())]), 128 + stop.number, debug)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except KeyboardInterrupt:
-        _stop("interrupted", 130, debug)
     except MemoryError:
-        _stop("error: out of memory: take fewer active clients, a smaller batch or fewer --workers", 2, debug)
+        _end(f"error: {OUT_OF_MEMORY}", 2, debug)
     except OSError as error:
-        _stop(f"error: {error.filename or 'a file'}: {error.strerror or error}", 2, debug)
+        _end(f"error: {error.filename or 'a file'}: {error.strerror or error}", 2, debug)
 
 
-def _stop(line: str, code: int, debug: bool) -> None:
+def _listen(handler: Callable[[int, FrameType | None], None]) -> None:
+    """What Ctrl-C and SIGTERM do from now on, unless whoever started the program had them ignored."""
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """At once: nothing is open yet, and an exception inside a library that is being loaded may end in its abort."""
+    os.write(2, f"{Stopped(number)}\n".encode())
+    os._exit(128 + number)
+
+
+def _stopper() -> Callable[[int, FrameType | None], None]:
+    """In order, by an exception; a worker that inherits this goes silently."""
+    server = os.getpid()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != server:
+            os._exit(128 + number)
+        raise Stopped(number)
+
+    return stop
+
+
+def _end(line: str, code: int, debug: bool) -> None:
+    _listen(signal.SIG_IGN)  # what is left takes a moment and must not end in a traceback
     if debug:
         raise  # noqa: PLE0704 - called from an except clause
     print(line, file=sys.stderr)

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ladp import experiment, folder
+from ladp.cli import Stopped
 from ladp.errors import Problem
 from ladp.recipe import Recipe, compose, load, underlay
 
@@ -133,9 +134,9 @@ def follow(out: Path, json_: bool) -> None:
             for record in records:
                 total = progress.tasks[0].total or folder.get_json(out / folder.ABOUT)["rounds"]
                 progress.update(task, completed=record["round"], total=total, news=_news(record), refresh=True)
-    except KeyboardInterrupt:
-        print(f"interrupted: every finished round is kept; go on with `ladp resume {out}`", file=sys.stderr)
-        raise typer.Exit(130) from None
+    except Stopped as stop:
+        stop.add_note(f"every finished round is kept; go on with `ladp resume {out}`")
+        raise
     result = {**folder.get_json(out / folder.RESULT), "out": str(out)}
     print(json.dumps(result)) if json_ else _show(result, out)
 

@@ -5,8 +5,12 @@ import signal
 import struct
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from multiprocessing.connection import Connection, wait
+from threading import Thread
+from time import sleep
 
 import torch
 import torch.multiprocessing as processes
@@ -85,14 +89,14 @@ class Parallel:
         waiting, busy = list(range(len(jobs)))[::-1], {}
         for worker, pipe in self.workers[: len(jobs)]:
             busy[pipe] = (worker, waiting.pop())
-            pipe.send_bytes(jobs[busy[pipe][1]])
+            _ask(worker, pipe, jobs[busy[pipe][1]])
         while busy:
             for pipe in wait(list(busy)):
                 worker, job = busy.pop(pipe)
                 answers[job] = _answer(worker, pipe)
                 if waiting:
                     busy[pipe] = (worker, waiting.pop())
-                    pipe.send_bytes(jobs[busy[pipe][1]])
+                    _ask(worker, pipe, jobs[busy[pipe][1]])
         return answers
 
     def close(self) -> None:
@@ -115,15 +119,27 @@ def _hire(context, work: Work, board: Board):
     return worker, ours
 
 
-def _answer(worker, pipe: Connection) -> tuple[float, int]:
+@contextmanager
+def _alive(worker) -> Iterator[None]:
+    """A worker that is gone is one clear line."""
     try:
-        reply = pipe.recv_bytes()
+        yield
     except (EOFError, OSError) as error:
         worker.join(1.0)
         raise Problem(
             f"a worker process ended with exit code {worker.exitcode} (-9: killed, most often for want of memory); "
             "nothing of this round was kept: go on with `ladp resume`, with fewer --workers if memory is short"
         ) from error
+
+
+def _ask(worker, pipe: Connection, job: bytes) -> None:
+    with _alive(worker):
+        pipe.send_bytes(job)
+
+
+def _answer(worker, pipe: Connection) -> tuple[float, int]:
+    with _alive(worker):
+        reply = pipe.recv_bytes()
     if reply[:1] == b"P":
         raise Problem(reply[1:].decode())
     if reply[:1] == b"X":
@@ -132,23 +148,30 @@ def _answer(worker, pipe: Connection) -> tuple[float, int]:
 
 
 def _labour(pipe: Connection, work: Work, board: Board, server: int) -> None:
-    """A worker's life: take a job, do it, answer; go home when the server is gone."""
+    """A worker's life: take a job, do it, answer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle
+    Thread(target=_follow, args=(server,), daemon=True).start()
     torch.set_num_threads(1)
     engine = Sequential(work)
-    while True:
-        while not pipe.poll(1.0):
-            if os.getppid() != server:
-                return
-        try:
-            reply = b"D" + DONE.pack(*_do(engine, board, *JOB.unpack(pipe.recv_bytes())))
-        except (EOFError, OSError):
-            return
-        except Problem as problem:
-            reply = b"P" + str(problem).encode()
-        except Exception:
-            reply = b"X" + traceback.format_exc().encode()
-        pipe.send_bytes(reply)
+    with suppress(EOFError, OSError):  # the server is gone
+        while True:
+            pipe.send_bytes(_reply(engine, board, pipe.recv_bytes()))
+
+
+def _follow(server: int) -> None:
+    """When the server is gone the worker goes too, whatever it is at."""
+    while os.getppid() == server:
+        sleep(0.2)
+    os._exit(0)
+
+
+def _reply(engine: Sequential, board: Board, job: bytes) -> bytes:
+    try:
+        return b"D" + DONE.pack(*_do(engine, board, *JOB.unpack(job)))
+    except Problem as problem:
+        return b"P" + str(problem).encode()
+    except Exception:
+        return b"X" + traceback.format_exc().encode()
 
 
 def _do(engine: Sequential, board: Board, kind: bytes, first: int, second: int, round: int, rounds: int) -> tuple[float, int]:
