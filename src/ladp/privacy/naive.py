@@ -5,7 +5,7 @@ Noise is added once a round, not once a batch; the fraction q is taken off every
 the deltas that add up alongside soon reach 1, where (epsilon, delta) says nothing. `ladp.privacy.gaussian` tells what one release costs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import fmean
@@ -69,7 +69,7 @@ def spend(sigmas: Sequence[Mapping[str, float]], delta: float, batch: int, size:
     return Spent(*(_total(rounds, reading, times) for reading, times in readings), tuple(bare))
 
 
-def _total(rounds: Sequence[Sequence[Accumulated]], reading: object, times: int | None) -> Accumulated:
+def _total(rounds: Sequence[Sequence[Accumulated]], reading: Callable[[Sequence[float]], float], times: int | None) -> Accumulated:
     """Over the rounds that added noise; delta is paid once a round, or once a layer where layers are summed."""
     noised = [layers for layers in rounds if layers]
     epsilon = sum(reading([layer.epsilon for layer in layers]) for layers in noised)

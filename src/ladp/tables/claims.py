@@ -15,12 +15,8 @@ from ladp.tables.table import NAMES, load, place
 
 ADAPTIVE = ("time-varying", "sensitive", "dpa")
 PRIVATE = {"cifar10": "bird", "femnist": "5"}
-READ = {
-    "figure": "read off a figure: no table has the value",
-    "accumulated/full": "read off a figure: no table has the value",
-    "above": "read off a figure: no table has the value",
-    "below-full-accumulated": "read off a figure: no table has the value",
-    "ablation": "read off a figure: no table has the value",
+READ = {  # by how the claim begins
+    **dict.fromkeys(("figure", "accumulated/full", "above", "below-full-accumulated", "ablation"), "read off a figure: no table has the value"),
     "loss": "no table has the accuracy without protection in this setting",
     "active": "a setting, not a result",
 }
