@@ -4,13 +4,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from types import FrameType
+from typing import Any
 
 from ladp.errors import Problem
 
 OUT_OF_MEMORY = "out of memory: take fewer active clients, a smaller batch or fewer --workers"
-
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     debug = len(arguments) < len(sys.argv) - 1
     try:
         _listen(_leave)
-        from ladp.cli.app import app  # not above: it takes a second, and whoever presses Ctrl-C then shall see no traceback either
+        from ladp.cli.commands import app  # not above: it takes a second, and whoever presses Ctrl-C then shall see no traceback either
 
         _listen(_stopper())
         app(arguments, prog_name="ladp")
@@ -43,6 +43,13 @@ def main() -> None:
         _end(f"error: {OUT_OF_MEMORY}", 2, debug)
     except OSError as error:
         _end(f"error: {error.filename or 'a file'}: {error.strerror or error}", 2, debug)
+
+
+def __getattr__(name: str) -> Any:
+    """`ladp.cli.app`, loaded when asked for."""
+    if name == "app":
+        return import_module("ladp.cli.commands").app
+    raise AttributeError(f"module 'ladp.cli' has no attribute {name!r}")
 
 
 def _listen(handler: Callable[[int, FrameType | None], None]) -> None:
