@@ -5,12 +5,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from ladp.cli import app
+from ladp.cli.noise import app
 from ladp.errors import Problem
 
 
 def ask(line):
-    result = CliRunner().invoke(app, ["noise", *line.split()], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(app, line.split(), env={"COLUMNS": "200"})
     if result.exception:
         raise result.exception
     return result.output

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import mannwhitneyu
 from typer.testing import CliRunner
 
-from ladp.cli import app
+from ladp.cli.tables import app
 from ladp.errors import Problem
 from ladp.tables import load, ours
 from ladp.tables.compare import compare
@@ -16,7 +16,7 @@ from ladp.tables.compare import compare
 
 def ask(*arguments):
     """What `ladp tables` prints."""
-    result = CliRunner().invoke(app, ["tables", *map(str, arguments)], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "200"})
     if result.exception:
         raise result.exception
     return result.output

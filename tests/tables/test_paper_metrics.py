@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ladp import experiment
-from ladp.cli import app
+from ladp.cli.tables import app
 from ladp.errors import Problem
 from ladp.mechanisms import Full, LaDP, NoNoise
 from ladp.privacy.gaussian import constant
@@ -61,7 +61,7 @@ def test_a_method_without_a_sensitivity_has_no_budget(run):
 
 def test_the_command_line_says_what_not_to_trust(run):
     out = run(Full(epsilon=0.3))
-    ask = lambda *flags: CliRunner().invoke(app, ["tables", "metrics", str(out), *flags], env={"COLUMNS": "200"}).output
+    ask = lambda *flags: CliRunner().invoke(app, ["metrics", str(out), *flags], env={"COLUMNS": "200"}).output
     assert json.loads(ask("--json"))["accumulated"] == totals(out)["accumulated"]
     assert "ladp: its sigma depends on the private weights" in ask() and "the paper's sequential accountant" in ask()
 
