@@ -1,4 +1,4 @@
-"""Carries out pages in this folder, as `python carry_out.py PROGRAM COMMAND...`: the Python program, then each `ladp` command line.
+"""Carries out a page in this folder, as `python carry_out.py PROGRAM COMMAND...`: the Python program, then each `ladp` command line.
 
 Torch is loaded once; each of them then is a process of its own, forked from this one.
 """
@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 
 import ladp.experiment  # noqa: F401 - loaded before forking
-from ladp.cli import app, main  # noqa: F401
+from ladp.cli import app, main  # noqa: F401 - and the commands
 
 
 def apart(task: Callable[[str], None], text: str) -> None:
@@ -37,7 +37,7 @@ def program(text: str) -> None:
 
 
 def command(line: str) -> None:
-    """[NAME=VALUE] ladp ARGUMENT..., as the shell would start it; one that prints nothing has failed."""
+    """[NAME=VALUE] ladp ARGUMENT..., as the shell would start it."""
     words = shlex.split(line, comments=True)
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
@@ -45,12 +45,7 @@ def command(line: str) -> None:
         sys.path[:0] = [value] * (name == "PYTHONPATH")
     assert words[0] == "ladp", line
     sys.argv = words
-    before = os.lseek(1, 0, os.SEEK_CUR)
-    try:
-        main()
-    finally:
-        sys.stdout.flush()
-        assert os.lseek(1, 0, os.SEEK_CUR) > before, f"{line} printed nothing"
+    main()
 
 
 if __name__ == "__main__":
@@ -58,4 +53,6 @@ if __name__ == "__main__":
     sys.path.insert(0, "")
     apart(program, text)
     for line in lines:
+        before = os.lseek(1, 0, os.SEEK_CUR)
         apart(command, line)
+        assert os.lseek(1, 0, os.SEEK_CUR) > before, f"{line} printed nothing"

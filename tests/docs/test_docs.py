@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from ladp.cli.app import app
+from ladp.cli import app
 from ladp.mechanisms import METHODS, LaDP
 from ladp.privacy.mechanism import Training
 from ladp.recipe import PRESETS, Recipe

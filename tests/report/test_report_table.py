@@ -12,7 +12,7 @@ from invented import make
 from typer.testing import CliRunner
 
 from ladp import report
-from ladp.cli.app import app
+from ladp.cli import app
 from ladp.cli.report import display
 from ladp.report import table
 
