@@ -3,8 +3,9 @@
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ladp.mechanisms import METHODS, LaDP
 from ladp.privacy.mechanism import Mechanism, Training
 
 PLACES = ("root", "engine", "device", "workers")  # where and how fast, not what: they are left out of the digest
+COUNTS, MANY = ("clients", "active", "rounds", "evaluate_every", "workers"), 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,15 @@ class Recipe:
     workers: int | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.root, Path):
+            object.__setattr__(self, "root", str(self.root))
+        _check(self)
         choose("data set", self.data, DATA)
         choose("mean", self.mean, MEANS)
-        for name, least in (("clients", 1), ("active", 1), ("rounds", 1), ("evaluate_every", 1), ("workers", 1)):
-            if getattr(self, name) is not None and not getattr(self, name) >= least:
-                raise Problem(f"{name} must be at least {least}, got {getattr(self, name)}")
+        for name in COUNTS:
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= MANY:
+                raise Problem(f"{name} must be {'at least 1' if value < 1 else f'at most {MANY}'}, got {value}")
         if self.active > self.clients:
             raise Problem(f"{self.active} active clients asked for, but there are {self.clients}: active must be at most the number of clients")
         if not self.model:
@@ -62,21 +68,29 @@ class Recipe:
 
 def tabulate(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """The recipe as tables: [run], [training], [method] and [partition], without what is not set."""
-    run = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name not in ("method", "partition", "training")}
     kind = next(name for name, kind in PARTITIONS.items() if type(recipe.partition) is kind)
+    run = {name: value for name, value in _values(recipe).items() if name not in ("method", "partition", "training")}
     tables = {
         "run": run,
-        "training": asdict(recipe.training),
-        "method": {"name": recipe.method.name, **asdict(recipe.method)},
-        "partition": {"name": kind, **asdict(recipe.partition)},
+        "training": _values(recipe.training),
+        "method": {"name": recipe.method.name, **_values(recipe.method)},
+        "partition": {"name": kind, **_values(recipe.partition)},
     }
     return {title: {k: v for k, v in table.items() if v is not None} for title, table in tables.items()}
 
 
+def _values(part: Any) -> dict[str, Any]:
+    """Name to value; a whole number that stands for a real one is written as one, so that 1 and 1.0 have one digest."""
+    real = lambda option, value: float(value) if "float" in _kind(option) and isinstance(value, int) else value  # noqa: E731
+    return {option.name: real(option, getattr(part, option.name)) for option in fields(part)}
+
+
 def compose(tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
     """The recipe that tables describe; whatever they leave out has its default, whatever is unknown is refused."""
-    for title in tables:
+    for title, table in tables.items():
         choose("recipe table", title, ("run", "training", "method", "partition"))
+        if not isinstance(table, Mapping):
+            raise Problem(f"{title} must be a table, [{title}], got {table!r}")
     run = dict(tables.get("run", {}))
     for title in ("method", "partition", "training"):
         if title in run:
@@ -96,34 +110,68 @@ def compose(tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
 
 def _make(kind: type, owner: str, options: Mapping[str, Any]) -> Any:
     """An instance of a frozen dataclass from options, refusing unknown names and wrong types."""
-    known = {f.name: f for f in fields(kind)}
+    known = {option.name: option for option in fields(kind)}
     for name, value in options.items():
         choose(f"option of {owner}", name, known)
         _check_type(owner, known[name], value)
     return kind(**options)
 
 
+def _check(recipe: Recipe) -> None:
+    """Every part is what it should be, and so is every value of every part: a recipe made in Python must read back from TOML."""
+    for name, kinds, example in (("method", Mechanism, LaDP), ("training", Training, Training), ("partition", tuple(PARTITIONS.values()), Isolation)):
+        if not isinstance(getattr(recipe, name), kinds):
+            raise Problem(f"{name} must be an object such as {example.__name__}(...), got {getattr(recipe, name)!r}")
+    method, partition = f"method {recipe.method.name!r}", f"partition {type(recipe.partition).__name__}"
+    for owner, part in (("the recipe", recipe), ("training", recipe.training), (method, recipe.method), (partition, recipe.partition)):
+        for option in fields(part):
+            _check_type(owner, option, getattr(part, option.name))
+
+
 def _check_type(owner: str, option: Any, value: Any) -> None:
-    kind = option.type if isinstance(option.type, str) else str(getattr(option.type, "__name__", option.type))
+    kind = _kind(option)
     wanted = {"int": int, "float": (int, float), "bool": bool, "str": str}.get(kind.removesuffix(" | None"))
-    wrong = isinstance(value, bool) and wanted is not bool
-    if wanted and (wrong or not isinstance(value, wanted)):
+    if value is None and kind.endswith(" | None"):
+        return
+    if wanted and (not isinstance(value, wanted) or isinstance(value, bool) and wanted is not bool):
         raise Problem(f"{option.name} of {owner} must be {kind}, got {value!r}")
+    if isinstance(value, float) and not isfinite(value):
+        raise Problem(f"{option.name} of {owner} must be finite, got {value}")
+    if isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise Problem(f"{option.name} of {owner} must be text, got {value!r}: rename what it names")
+
+
+def _kind(option: Any) -> str:
+    """The type of a field in words, such as "int | None"."""
+    return option.type if isinstance(option.type, str) else str(getattr(option.type, "__name__", option.type))
 
 
 def load(path: str | Path) -> Recipe:
     """A recipe from a TOML file."""
     try:
-        return compose(tomllib.loads(Path(path).read_text()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise Problem(f"recipe {path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise Problem(f"recipe {path} is not TOML: {error}") from error
+        return compose(read(path))
+    except Problem as problem:
+        raise Problem(f"recipe {path}: {problem}") from problem
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise Problem(f"{path} is not TOML: {error}") from error
 
 
 def dump(recipe: Recipe) -> str:
-    """The recipe as TOML; `compose(tomllib.loads(...))` gives it back."""
-    return "\n".join(f"[{title}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in table.items()) for title, table in tabulate(recipe).items())
+    """The recipe as TOML; `load` gives it back."""
+    return "\n".join(f"[{title}]\n" + "".join(f"{k} = {_toml(v)}\n" for k, v in table.items()) for title, table in tabulate(recipe).items())
+
+
+def _toml(value: Any) -> str:
+    """Numbers, truth values and strings are written as in JSON, but letters stay letters."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 # As run: the settings of the paper's own runs, as its companion code and numbers show them (docs/paper.md).
@@ -146,12 +194,17 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def underlay(preset: str, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The user's tables over those of a preset; method options that the chosen method does not have are left out of the preset."""
-    base = PRESETS[choose("preset", preset, PRESETS)]
+    """The user's tables over those of a preset."""
+    return overlay(tables, PRESETS[choose("preset", preset, PRESETS)])
+
+
+def overlay(tables: Mapping[str, Mapping[str, Any]], base: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Tables over those of a base; the base's options for another partition, or that the chosen method does not have, are left out."""
     merged = {title: {**base.get(title, {}), **tables.get(title, {})} for title in {**base, **tables}}
-    kind = METHODS[choose("method", merged["method"].get("name", "ladp"), METHODS)]
-    known, own = {"name", *(f.name for f in fields(kind))}, tables.get("method", {})
-    merged["method"] = {k: v for k, v in merged["method"].items() if k in known or k in own}
-    if "name" in tables.get("partition", {}):
+    own, method = tables.get("method", {}), merged.get("method", {})
+    known = {"name", *(option.name for option in fields(METHODS[choose("method", method.get("name", "ladp"), METHODS)]))}
+    merged["method"] = {k: v for k, v in method.items() if k in known or k in own}
+    other = base.get("partition", {}).get("name", "isolation")
+    if tables.get("partition", {}).get("name", other) != other:
         merged["partition"] = dict(tables["partition"])
     return merged

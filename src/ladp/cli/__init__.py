@@ -31,6 +31,7 @@ def main() -> None:
         from ladp.cli.commands import app  # not above: it takes a second, and whoever presses Ctrl-C then shall see no traceback either
 
         _listen(_stopper())
+        sys.path.append("")  # a model of the user's own may lie in the working directory
         app(arguments, prog_name="ladp")
     except Problem as problem:
         _end(f"error: {problem}", 2, debug)

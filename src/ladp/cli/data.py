@@ -47,7 +47,8 @@ def download(name: str, folder: Path) -> None:
     """Fetch the archive of a data set with a progress bar on standard error."""
     source = data.DATA[name]
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(source.archive.file, total=None)
         fetch(source.archive, folder, source.by_hand(folder), lambda done, total: progress.update(task, completed=done, total=total))
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from ladp import experiment, folder
 from ladp.cli import Stopped
 from ladp.errors import Problem
-from ladp.recipe import Recipe, compose, load, underlay
+from ladp.recipe import Recipe, compose, overlay, read, underlay
 
 Text, Number, Whole = str | None, float | None, int | None
 
@@ -58,7 +58,7 @@ def run(
     precision: Annotated[Text, option("--precision", "auto, float32, float64, bf16 [auto]")] = None,
     workers: Annotated[Whole, option("--workers", "worker processes of the parallel engine [one a core]")] = None,
     evaluate_every: Annotated[Whole, option("--evaluate-every", "test every so many rounds [1]")] = None,
-    out: Annotated[Path | None, option("--out", "the run's folder [runs/<data>-<model>-<method>-...]")] = None,
+    out: Annotated[Text, option("--out", "the run's folder [runs/<data>-<model>-<method>-...]")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else on stdout.")] = False,
 ) -> None:
     """Train one model over many clients with local noise, and write down what it cost and what it bought."""
@@ -67,12 +67,12 @@ def run(
                     device=device, precision=precision, workers=workers, evaluate_every=evaluate_every),
         "training": dict(epochs=epochs, batch=batch, lr=lr, clip=clip, augment=augment),
         "method": dict(name=method, epsilon=epsilon, delta=delta, sensitivity=sensitivity, constant=constant, layers=layers, state=state,
-                       importance=_threshold(importance), bound=_threshold(bound)),
+                       importance=_number(importance), bound=_number(bound)),
         "partition": dict(name=partition),
     }  # fmt: skip
     chosen = settle(given, set_ or [], preset, recipe)
-    where = out or Path("runs") / "-".join((chosen.data, chosen.model.replace(":", "."), chosen.method.name, f"s{chosen.seed}", chosen.digest[:8]))
-    follow(experiment.create(chosen, where), json_)
+    default = Path("runs") / "-".join((chosen.data, chosen.model.replace(":", "."), chosen.method.name, f"s{chosen.seed}", chosen.digest[:8]))
+    follow(experiment.create(chosen, default if out is None else out), json_)
 
 
 def resume(
@@ -85,23 +85,15 @@ def resume(
 
 def settle(given: dict[str, dict[str, Any]], more: list[str], preset: str | None, path: Path | None) -> Recipe:
     """Options over the recipe file over the preset over the defaults."""
-    tables = {title: dict(table) for title, table in _file(path).items()}
-    for title, table in given.items():
-        tables.setdefault(title, {}).update({k: v for k, v in table.items() if v is not None})
+    tables = {title: {k: v for k, v in table.items() if v is not None} for title, table in given.items()}
     if given["method"].get("name") == "none":
         for option in ("epsilon", "delta"):  # a script that compares methods may hand these to all of them
             tables["method"].pop(option, None)
     for text in more:
         title, name, value = _assignment(text)
         tables.setdefault(title, {})[name] = value
+    tables = overlay(tables, read(path)) if path else tables
     return compose(underlay(preset, tables) if preset else tables)
-
-
-def _file(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    load(path)  # refuses what is wrong with it, by name
-    return tomllib.loads(path.read_text())
 
 
 def _assignment(text: str) -> tuple[str, str, Any]:
@@ -113,10 +105,10 @@ def _assignment(text: str) -> tuple[str, str, Any]:
     try:
         return title, name, tomllib.loads(f"x = {value}")["x"]
     except tomllib.TOMLDecodeError:
-        return title, name, value.strip()
+        return title, name, _number(value.strip())
 
 
-def _threshold(text: str | None) -> float | str | None:
+def _number(text: str | None) -> float | str | None:
     try:
         return None if text is None else float(text)
     except ValueError:

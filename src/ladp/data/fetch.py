@@ -16,7 +16,7 @@ from ladp.errors import Problem
 
 CHUNK = 1 << 20
 ATTEMPTS = 4  # without a new byte; every byte gained starts the count afresh
-TIMEOUT = 30  # seconds without an answer
+TIMEOUT = 15  # seconds without an answer
 Progress = Callable[[int, int | None], None]  # bytes there, bytes in all if known
 
 
@@ -92,8 +92,10 @@ def next_chunk(answer: HTTPResponse) -> bytes:
 
 
 def refuses(error: Exception) -> bool:
-    """Whether asking again is pointless: no such page, not allowed, no such host."""
-    return isinstance(error, urllib.error.HTTPError) and 400 <= error.code < 500 and error.code not in (408, 429)
+    """Whether asking again at once is pointless: no such page, not allowed, no network, no such host."""
+    if isinstance(error, urllib.error.HTTPError):
+        return 400 <= error.code < 500 and error.code not in (408, 429)
+    return isinstance(error, urllib.error.URLError)
 
 
 def size_of(path: Path) -> int:

@@ -24,13 +24,18 @@ def create(name: str, classes: int = 10, channels: int = 3, size: int = 32, norm
         raise Problem(f"classes must be at least 2, got {classes}")
     wanted = {k: v for k, v in (("norm", norm), ("dropout", dropout)) if v is not None}
     make = _foreign(name) if ":" in name or "." in name else MODELS[choose("model", name, MODELS)]
-    taken = signature(make).parameters
+    try:
+        taken = signature(make).parameters
+    except (TypeError, ValueError) as error:
+        raise Problem(f"model {name!r} cannot be called ({error}): name a class or a function that makes a torch.nn.Module") from error
     if missing := [k for k in wanted if k not in taken]:
         raise Problem(f"model {name!r} has no option {missing[0]!r}: leave it out")
     try:
         model = make(**{k: v for k, v in dict(classes=classes, channels=channels, size=size, **wanted).items() if k in taken})
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise Problem(f"model {name!r} cannot be made: {error}") from error
+    except Problem:
+        raise
+    except Exception as error:  # whatever a model of the user's own may raise
+        raise Problem(f"model {name!r} cannot be made: {type(error).__name__}: {error}") from error
     if not isinstance(model, nn.Module):
         raise Problem(f"model {name!r} made a {type(model).__name__}, not a torch.nn.Module")
     return model
@@ -41,5 +46,5 @@ def _foreign(path: str) -> Callable[..., nn.Module]:
     module, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
     try:
         return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise Problem(f"model {path!r} cannot be imported ({error}); give it as package.module:Class, on the Python path") from error
+    except Exception as error:  # its module runs when it is imported, and may raise anything
+        raise Problem(f"model {path!r} cannot be imported ({type(error).__name__}: {error}); give it as package.module:Class, on the Python path") from error
