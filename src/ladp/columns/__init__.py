@@ -43,13 +43,13 @@ def divergences(rows: Tensor, known: Tensor, layers: Sequence[Layer]) -> Tensor:
 def _divergence(local: Tensor, known: Tensor) -> Tensor:
     q = torch.log_softmax(known.double(), -1)
     u = torch.log_softmax(local.double(), -1).sub_(q)
-    return torch.einsum("n,kn->k", q.exp_(), _phi(u))
+    return _phi(u) @ q.exp_()
 
 
 def _phi(u: Tensor) -> Tensor:
-    """u e^u - (e^u - 1); below 1e-3 its series u^2/2 + u^3/3 + u^4/8 + u^5/30, whose error is under 1e-13 of it."""
-    near = u * u * (0.5 + u * (1 / 3 + u * (1 / 8 + u / 30)))
-    return torch.where(u.abs() < 1e-3, near, u * u.exp() - u.expm1())
+    """u e^u - (e^u - 1) as u v + (u - v) with v = e^u - 1: about u^2/2 where u is small, off by a few 1e-16 u at most."""
+    v = u.expm1()
+    return (u - v).addcmul_(u, v).clamp_min_(0)
 
 
 def perturb(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, keys: Sequence[Key]) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ladp.privacy.mechanism import Seen
 from ladp.privacy.release import Receipt, release
-from ladp.training.local import Schedule, evaluate, normalise, train
+from ladp.training.local import Schedule, evaluate, normalise, pool_first, train
 from ladp.training.work import Uploads, Work, refuse_nan
 
 
@@ -18,7 +18,7 @@ class Sequential:
 
     def __init__(self, work: Work):
         self.work = work
-        self.model = deepcopy(work.model).to(work.device, work.dtype, memory_format=torch.channels_last)
+        self.model = pool_first(deepcopy(work.model).to(work.device, work.dtype, memory_format=torch.channels_last))
         self.images, self.labels = work.images.to(work.device), work.labels.to(work.device)
         self.test = work.test_images.to(work.device), work.test_labels.to(work.device)
 
@@ -40,7 +40,7 @@ class Sequential:
         indices = torch.from_numpy(work.split.indices(client)).to(self.images.device)
         schedule = Schedule.draw(work.key, seen.round, client, len(indices), work.training)
         with one_thread(), work.key.at("dropout", seen.round, client).reign():
-            images = normalise(self.images[indices], work.dtype)
+            images = normalise(self.images.index_select(0, indices), work.dtype)
             loss = train(self.model, images, self.labels[indices], schedule, work.training, work.precision == "bf16")
             layout.read(self.model, row[0])
             tally.copy_(layout.count(self.model))
