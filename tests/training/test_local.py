@@ -12,7 +12,7 @@ from ladp import models
 from ladp.errors import Problem
 from ladp.keys import Key
 from ladp.privacy.mechanism import Training
-from ladp.training.local import PAD, Schedule, augment, clip_gradients, normalise, pool_first, take, train
+from ladp.training.local import PAD, Schedule, augment, clip_gradients, normalise, take, train
 
 
 def client(n=23, seed=0):
@@ -50,20 +50,6 @@ def test_a_gradient_under_the_bound_is_left_as_it_is_and_one_over_it_gets_the_no
     clip_gradients(large, 20.0)
     assert torch.equal(small[0], torch.tensor([0.3, 0.4]))
     assert torch.allclose(torch.stack([g.norm() for g in large]).norm(), torch.tensor(20.0)) and large[0].item() == pytest.approx(12)
-
-
-@pytest.mark.parametrize("norm", ["none", "batch", "group"])
-def test_pooling_before_relu_changes_no_bit_of_what_is_trained(norm):
-    (images, labels), training = client(), Training(epochs=4, batch=10)
-    images[::2, :, 2:] = 255  # flat parts, where the largest of a window is not one but four
-    plain = models.create("cnn-small", channels=1, size=8, norm=norm)
-    other = pool_first(copy.deepcopy(plain))
-    schedule = Schedule.draw(Key(0), 1, 0, 23, training)
-    losses = [train(model, normalise(images), labels, schedule, training) for model in (plain, other)]
-    kinds = [[type(layer) for layer in model.features[0] if type(layer) in (nn.ReLU, nn.MaxPool2d)] for model in (plain, other)]
-    assert kinds == [[nn.ReLU, nn.MaxPool2d], [nn.MaxPool2d, nn.ReLU]]
-    assert losses[0] == losses[1] and list(plain.state_dict()) == list(other.state_dict())
-    assert all(torch.equal(a, b) for a, b in zip(plain.state_dict().values(), other.state_dict().values()))
 
 
 def test_taken_images_are_those_asked_for_and_keep_channels_last():

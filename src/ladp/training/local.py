@@ -54,15 +54,6 @@ def augment(images: Tensor, shift: Tensor, mirror: Tensor) -> Tensor:
     return padded[picked, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
-def pool_first(model: nn.Module) -> nn.Module:
-    """Max-pooling goes before the ReLU it follows: the same values and gradients to the last bit, and ReLU meets a fraction of the numbers."""
-    for part in model.modules():
-        for i in range(len(part) - 1 if type(part) is nn.Sequential else 0):
-            if type(part[i]) is nn.ReLU and type(part[i + 1]) is nn.MaxPool2d and not part[i + 1].return_indices:
-                part[i], part[i + 1] = part[i + 1], part[i]
-    return model
-
-
 def take(images: Tensor, picked: Tensor) -> Tensor:
     """Some of the images, each moved as a whole: channels last in memory as they were."""
     return images.permute(0, 2, 3, 1).index_select(0, picked).permute(0, 3, 1, 2)

@@ -156,6 +156,7 @@ def _labour(pipe: Connection, work: Work, board: Board, server: int) -> None:
     Thread(target=_follow, args=(server,), daemon=True).start()
     torch.set_num_threads(1)
     engine = Sequential(work)
+    _settle()
     with suppress(EOFError, OSError):  # the server is gone
         while True:
             pipe.send_bytes(_reply(engine, board, pipe.recv_bytes()))

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ladp.privacy.mechanism import Seen
 from ladp.privacy.release import Receipt, release
-from ladp.training.local import Schedule, evaluate, normalise, pool_first, train
+from ladp.training.local import Schedule, evaluate, normalise, train
+from ladp.training.quick import quicken
 from ladp.training.work import Uploads, Work, refuse_nan
 
 
@@ -18,7 +19,7 @@ class Sequential:
 
     def __init__(self, work: Work):
         self.work = work
-        self.model = pool_first(deepcopy(work.model).to(work.device, work.dtype, memory_format=torch.channels_last))
+        self.model = quicken(deepcopy(work.model).to(work.device, work.dtype, memory_format=torch.channels_last))
         self.images, self.labels = work.images.to(work.device), work.labels.to(work.device)
         self.test = work.test_images.to(work.device), work.test_labels.to(work.device)
 
