@@ -7,7 +7,7 @@ import torch
 
 from ladp import experiment
 from ladp.mechanisms import LaDP
-from ladp.privacy.mechanism import Seen, Training
+from ladp.privacy.mechanism import Population, Seen, Training
 from ladp.recipe import Recipe
 
 torch.set_num_threads(1)
@@ -34,8 +34,8 @@ def make_work():
 def see():
     """What is public at the start of a round: by default the first round, a cohort of two, five steps each."""
 
-    def make(layout, current, previous=None, cohort=2, training=Training(), round=1):
-        steps = torch.full((cohort,), 5)
-        return Seen(round, 10, layout, current, previous, training, tuple(range(40, 40 + cohort)), steps)
+    def make(layout, current, previous=None, cohort=2, training=Training(), round=1, **more):
+        each = dict(steps=torch.full((cohort,), 5), sizes=torch.full((cohort,), 100), turns=torch.full((cohort,), round - 1), shared=torch.zeros(1, dtype=torch.float64))
+        return Seen(round, 10, layout, current, previous, training, Population(100, 10, 100), tuple(range(40, 40 + cohort)), **{**each, **more})
 
     return make

@@ -1,5 +1,6 @@
 """Algorithm 1: the server's round loop, as a generator. It trains nothing itself and writes nothing."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
@@ -9,8 +10,8 @@ from torch import Tensor
 
 from ladp.columns import mean
 from ladp.errors import Problem
-from ladp.privacy.mechanism import Seen
-from ladp.privacy.release import Receipt
+from ladp.privacy.mechanism import Allowance, Seen
+from ladp.privacy.release import Receipt, broadcast
 from ladp.training.work import Engine, Work
 
 MEANS = ("size", "equal")
@@ -19,13 +20,14 @@ VARIANCE_FLOOR = 1e-3
 
 @dataclass(frozen=True)
 class State:
-    """All that the next round depends on: the last two global models, the integer buffers, and what clients remember."""
+    """All that the next round depends on: the last two global models, the integer buffers, what clients remember and the server announces."""
 
     round: int
     current: Tensor
     previous: Tensor | None
     counts: Tensor
     memory: dict[int, Tensor]
+    shared: Tensor
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,13 @@ class Round:
     receipt: Receipt
     examples: int
     seconds: float
+    downlink: float
 
 
 def begin(work: Work) -> State:
     """The state before the first round: the fresh model (Algorithm 1, lines 1 and 2)."""
-    layout = work.layout
-    return State(0, layout.read(work.model).to(work.device, work.dtype), None, layout.count(work.model), {})
+    layout, shared = work.layout, torch.zeros(work.mechanism.announces(), dtype=torch.float64)
+    return State(0, layout.read(work.model).to(work.device, work.dtype), None, layout.count(work.model), {}, shared)
 
 
 def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: str = "size") -> Iterator[Round]:
@@ -51,26 +54,58 @@ def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: s
     active = work.active
     if not 1 <= active <= len(work.split):
         raise Problem(f"{active} active clients asked for, but there are {len(work.split)}: active must be between 1 and the number of clients")
-    held = work.split.sizes()
+    calendar = Calendar.of(work, state.round, rounds)
     while state.round < rounds:
         began = perf_counter()
         number = state.round + 1
         cohort = work.cohort(number)  # line 4
-        sizes = [int(held[client]) for client in cohort]
-        steps = torch.tensor([work.training.steps(size) for size in sizes])
-        seen = Seen(number, rounds, work.layout, state.current, state.previous, work.training, tuple(cohort), steps)
+        seen = work.see(number, rounds, state.current, state.previous, cohort, calendar.turns(cohort), state.shared, calendar.allowance(number, cohort))
         memory = gather(work, state, cohort)
         uploads = engine.round(seen, cohort, state.counts, memory)  # line 5
-        weights = torch.tensor(sizes if weighting == "size" else [1] * active, dtype=torch.float64)
+        weights = seen.sizes.double() if weighting == "size" else torch.ones(active, dtype=torch.float64)
         weights /= weights.sum()
         current = mean(uploads.rows, weights)  # line 6, equation 3
         refuse_overflow(work, seen, uploads.rows, current)
+        downlink = broadcast(work.mechanism, seen, current, work.key.at("noise", number, "server"))
         floor_variances(work, current)
         counts = (weights @ uploads.counts.double()).round().long()
+        shared = work.mechanism.exchange(seen, memory)
         kept = state.memory if memory is None else {**state.memory, **{c: memory[k].clone() for k, c in enumerate(cohort)}}
-        state = State(number, current, state.current, counts, kept)
-        examples = work.training.epochs * sum(sizes)
-        yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began)
+        state = State(number, current, state.current, counts, kept, shared)
+        calendar.past.update(cohort)
+        examples = work.training.epochs * int(seen.sizes.sum())
+        yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began, downlink)
+
+
+@dataclass
+class Calendar:
+    """How often each client has taken part and, under a budget, how often it will yet and what each round may spend: cohorts are known beforehand."""
+
+    past: Counter[int]
+    whole: Counter[int]
+    multipliers: list[float]
+    clip: float
+
+    @staticmethod
+    def of(work: Work, done: int, rounds: int) -> "Calendar":
+        """With `done` of the rounds already played."""
+        past = Counter(client for number in range(1, done + 1) for client in work.cohort(number))
+        if work.budget is None:
+            return Calendar(past, Counter(), [], 0.0)
+        cohorts = [work.cohort(number) for number in range(1, rounds + 1)]
+        multipliers = work.budget.allot(work.mechanism.schedule(rounds), cohorts)
+        return Calendar(past, Counter(client for cohort in cohorts for client in cohort), multipliers, work.budget.clip)
+
+    def turns(self, cohort: list[int]) -> Tensor:
+        """How often each client of the cohort took part before."""
+        return torch.tensor([self.past[client] for client in cohort])
+
+    def allowance(self, number: int, cohort: list[int]) -> Allowance | None:
+        """What the budget grants the cohort in a round."""
+        if not self.multipliers:
+            return None
+        z = torch.full((len(cohort),), self.multipliers[number - 1], dtype=torch.float64)
+        return Allowance(z, self.clip, torch.tensor([self.whole[client] - 1 for client in cohort]) - self.turns(cohort))
 
 
 def gather(work: Work, state: State, cohort: list[int]) -> Tensor | None:

@@ -34,6 +34,7 @@ def expected_command(
     kappa: Annotated[float | None, typer.Option(help="The Delta of sigma = c Delta / epsilon: .01 as run, 2 eta E G_c = 8 as printed.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds T.")] = 400,
     active: Annotated[int, typer.Option(help="Clients active in a round.")] = 10,
+    clients: Annotated[int, typer.Option(help="Registered clients, for a method that counts how often one takes part.")] = 100,
     records: Annotated[int, typer.Option(help="Records of a client, for a sensitivity that counts steps.")] = 500,
     preset: Preset = "as-run",
     state: Annotated[str | None, typer.Option(help="all or trainable: what is noised; the preset's by default.")] = None,
@@ -45,10 +46,10 @@ def expected_command(
     """The paper's noise scale before a run: the sum of the noise norms over rounds, clients and layers, each after division by the cohort."""
     rule = {} if kappa is None else {"kappa": kappa, "sensitivity": "as-run"}
     given = {"name": method, "epsilon": epsilon, "delta": delta, "state": state, "layers": layers} | rule
-    recipe = settle({"run": {"rounds": rounds, "active": active, "clients": max(active, 1)}, "method": given}, set_ or [], preset, None)
+    recipe = settle({"run": {"rounds": rounds, "active": active, "clients": max(active, clients)}, "method": given}, set_ or [], preset, None)
     counters = recipe.method.state == "all" if counters is None else counters
     network = expected.outline(model, classes, channels, size)
-    found = expected.expect(recipe.method, network, rounds, active, recipe.training, records, counters)
+    found = expected.expect(recipe.method, network, rounds, active, recipe.training, records, counters, recipe.clients)
     facts = asdict(found) | {"model": model, "classes": classes, "counters": counters, "preset": preset}
     show("Expected noise scale", facts | _settings(recipe), as_json)
 

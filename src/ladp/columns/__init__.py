@@ -52,6 +52,17 @@ def _phi(u: Tensor) -> Tensor:
     return (u - v).addcmul_(u, v).clamp_min_(0)
 
 
+def shorten(rows: Tensor, layers: Sequence[Layer], scale: Tensor, centre: Tensor | None = None) -> None:
+    """v / max(1, ||v||_s) for each row's distance v from `centre` (0 if there is none), in place, with ||v||_s^2 = sum_j ||v_j||^2 / s_kj^2."""
+    origin = torch.zeros_like(rows[:1]) if centre is None else centre.unsqueeze(0)
+    moved = rows - origin
+    length = (norms(moved, layers) / scale.to(rows.device)).square().sum(1).sqrt()
+    factor = (1 / length.clamp_min(1.0)).to(rows.dtype).unsqueeze(1)
+    for layer in layers:
+        part = slice(layer.start, layer.stop)
+        rows[:, part] = torch.where(factor < 1, origin[:, part] + factor * moved[:, part], rows[:, part])
+
+
 def perturb(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, keys: Sequence[Key]) -> Tensor:
     """Add N(0, sigma_kj^2 I) to layer j of row k, in place (Algorithm 4, lines 2 and 3); returns the norms of what was added, [K, J].
 

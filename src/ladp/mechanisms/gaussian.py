@@ -8,15 +8,15 @@ from torch import Tensor
 
 from ladp.errors import Problem, choose
 from ladp.privacy.gaussian import RULES, constant
-from ladp.privacy.mechanism import Guarantee, Mechanism, Seen
+from ladp.privacy.mechanism import Guarantee, Mechanism, Seen, Training
 
-SENSITIVITIES: dict[str, Callable[[Seen, float], Tensor]] = {
+SENSITIVITIES: dict[str, Callable[[Training, Tensor, float], Tensor]] = {  # of clients that take so many steps [K]
     # Theorem 2 of the paper, as printed (Algorithm 2, line 10): epochs are counted, not steps.
-    "theorem": lambda seen, kappa: torch.full_like(seen.steps, 2 * seen.training.lr * seen.training.epochs * seen.training.clip, dtype=torch.float64),
+    "theorem": lambda training, steps, kappa: torch.full_like(steps, 2 * training.lr * training.epochs * training.clip, dtype=torch.float64),
     # The same argument with every mini-batch step counted.
-    "steps": lambda seen, kappa: 2 * seen.training.lr * seen.training.clip * seen.steps.double(),
+    "steps": lambda training, steps, kappa: 2 * training.lr * training.clip * steps.double(),
     # What the paper's runs used in its place: a constant that depends on nothing.
-    "as-run": lambda seen, kappa: torch.full_like(seen.steps, kappa, dtype=torch.float64),
+    "as-run": lambda training, steps, kappa: torch.full_like(steps, kappa, dtype=torch.float64),
 }
 
 
@@ -43,7 +43,7 @@ class GaussianMethod(Mechanism):
 
     def sigma(self, seen: Seen) -> Tensor:
         """c Delta / epsilon for each client of the cohort: [K], float64."""
-        return constant(self.epsilon, self.delta, self.constant) / self.epsilon * SENSITIVITIES[self.sensitivity](seen, self.kappa)
+        return constant(self.epsilon, self.delta, self.constant) / self.epsilon * SENSITIVITIES[self.sensitivity](seen.training, seen.steps, self.kappa)
 
     def unproved(self, *reasons: str) -> Guarantee:
         """Infinity, with why: the method's own reasons and those of the rule for Delta."""

@@ -1,7 +1,8 @@
 """The types that carry the idea: what is already seen, what is planned, what is claimed."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import ClassVar
 
@@ -33,8 +34,35 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Population:
+    """What is public about all clients: how many there are, how many take part in a round, how many records the smallest holds."""
+
+    clients: int
+    active: int
+    smallest: int
+
+    def uploads(self, rounds: int) -> int:
+        """How often a client is expected to take part in `rounds` rounds, at least once."""
+        return max(1, ceil(rounds * self.active / self.clients))
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What the budget planner grants the cohort in this round: noise multipliers z [K], the clip S of an update, and how many turns
+    each client has left after this one [K]."""
+
+    multiplier: Tensor
+    clip: float
+    coming: Tensor
+
+
+@dataclass(frozen=True)
 class Seen:
-    """What everyone has been shown when the round begins: global models, constants, and which clients take part with how many steps each."""
+    """What everyone has been shown when the round begins: global models, constants, and which clients take part.
+
+    For each client of the cohort: how many steps it takes, how many records it holds and how often it took part before, all [K].
+    `shared` is what the method's own server has announced; `allowance` is there in a run under one budget for all methods.
+    """
 
     round: int
     rounds: int
@@ -42,19 +70,28 @@ class Seen:
     current: Tensor
     previous: Tensor | None
     training: Training
+    population: Population
     cohort: tuple[int, ...]
     steps: Tensor
+    sizes: Tensor
+    turns: Tensor
+    shared: Tensor
+    allowance: Allowance | None = None
 
     def of(self, k: int) -> "Seen":
         """The same for the k-th client of the cohort alone."""
-        return Seen(self.round, self.rounds, self.layout, self.current, self.previous, self.training, self.cohort[k : k + 1], self.steps[k : k + 1])
+        one = slice(k, k + 1)
+        granted = self.allowance and replace(self.allowance, multiplier=self.allowance.multiplier[one], coming=self.allowance.coming[one])
+        return replace(self, cohort=self.cohort[one], steps=self.steps[one], sizes=self.sizes[one], turns=self.turns[one], allowance=granted)
 
 
 @dataclass(frozen=True)
 class Plan:
     """How much noise each layer of each upload of the cohort gets: sigma [K, J]; zero sends the layer as it is.
 
-    `divergence` is the KL before, `privacy` the P after clipping at B, where the method estimates them.
+    `clip` [K, J], where there is one, gives each layer a scale s_j: before the noise the update (or, if `clips` says so, the weights) is
+    shortened until sqrt(sum_j ||v_j||^2 / s_j^2) <= 1. `divergence` is the KL before, `privacy` the P after clipping at B, where the method
+    estimates them; `multiplier` [K] is the z that an upload is charged for; `memory` is what each client remembers from now on.
     """
 
     layers: tuple[Layer, ...]
@@ -63,6 +100,9 @@ class Plan:
     privacy: Tensor | None = None
     selected: Tensor | None = None
     memory: Tensor | None = None
+    clip: Tensor | None = None
+    clips: str = "update"
+    multiplier: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -102,9 +142,34 @@ class Mechanism(ABC):
     def certify(self) -> Guarantee:
         """What is proved."""
 
+    def schedule(self, rounds: int) -> Sequence[float]:
+        """How noise is spread over the rounds, as relative amplitudes; only their ratios matter, and only under a common budget."""
+        return [1.0] * rounds
+
+    def share(self, seen: Seen, local: Tensor | None = None, memory: Tensor | None = None) -> Plan:
+        """How noise is spread over the layers under a common budget: a plan whose sigma are ratios; its `clip` and `multiplier`,
+        where it has them, stand in for what the budget grants."""
+        layers = seen.layout.layers(self.layers, self.state)
+        return Plan(layers, torch.ones(len(seen.cohort), len(layers), dtype=torch.float64))
+
+    def finish(self, seen: Seen, uploads: Tensor, memory: Tensor | None = None) -> None:
+        """What becomes of the noisy uploads [K, size] before they leave, in place; it may use whatever has been released before."""
+
     def remembers(self, layout: Layout) -> int:
         """How many numbers each client keeps between its rounds; they start at zero and are saved with the run."""
         return 0
+
+    def announces(self) -> int:
+        """How many numbers the method's server shows to all beside the model; they start at zero and are saved with the run."""
+        return 0
+
+    def exchange(self, seen: Seen, memory: Tensor | None) -> Tensor:
+        """What the server announces after a round, from what the cohort told it; it may change the cohort's memory [K, M] in place."""
+        return seen.shared
+
+    def downlink(self, seen: Seen) -> float:
+        """Sigma of the noise that the server adds to the new global model."""
+        return 0.0
 
 
 def constant_plan(mechanism: Mechanism, seen: Seen, sigma: Tensor) -> Plan:

@@ -1,25 +1,28 @@
-"""The only door out of a client: noise as planned, and a receipt."""
+"""The only door out of a client, and out of the server: clip and noise as planned, and a receipt."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ladp.columns import perturb
+from ladp.columns import perturb, shorten
 from ladp.errors import Problem
 from ladp.keys import Key
+from ladp.privacy.budget import matched
 from ladp.privacy.mechanism import Mechanism, Plan, Seen
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What left each client of the cohort, layer by layer: all [K, J], in float64 on the CPU; KL and P are NaN where nothing was estimated."""
+    """What left each client of the cohort, layer by layer: all [K, J], in float64 on the CPU; KL and P are NaN where nothing was estimated,
+    and so is z, the multiplier that the upload is charged for, where no budget is kept."""
 
     sigma: Tensor
     noise: Tensor
     divergence: Tensor
     privacy: Tensor
     selected: Tensor
+    multiplier: Tensor
 
     @staticmethod
     def join(receipts: "list[Receipt]") -> "Receipt":
@@ -35,12 +38,25 @@ def release(mechanism: Mechanism, seen: Seen, rows: Tensor, keys: list[Key], mem
 
     A mechanism that does not peek is never handed the weights. Noise for client k is drawn from keys[k] alone.
     """
-    plan = mechanism.plan(seen, rows if mechanism.peeks else None, memory)
+    plan = (matched if seen.allowance else type(mechanism).plan)(mechanism, seen, rows if mechanism.peeks else None, memory)
     sigma = _checked(plan, seen)
     if memory is not None and plan.memory is not None:
         memory.copy_(plan.memory)
+    if plan.clip is not None:
+        shorten(rows, plan.layers, plan.clip, seen.current if plan.clips == "update" else None)
     noise = perturb(rows, plan.layers, sigma, keys)
+    mechanism.finish(seen, rows, memory)
     return _receipt(plan, sigma, noise)
+
+
+def broadcast(mechanism: Mechanism, seen: Seen, current: Tensor, key: Key) -> float:
+    """Noise the new global model [size] before all clients see it, in place, if the method asks for it; the norm of what was added."""
+    sigma = mechanism.downlink(seen)
+    if sigma == 0:
+        return 0.0
+    layers = seen.layout.layers(mechanism.layers, mechanism.state)
+    plan = Plan(layers, torch.full((1, len(layers)), sigma, dtype=torch.float64))
+    return perturb(current.unsqueeze(0), layers, _checked(plan, seen), [key]).square().sum().sqrt().item()
 
 
 def _checked(plan: Plan, seen: Seen) -> Tensor:
@@ -56,4 +72,5 @@ def _receipt(plan: Plan, sigma: Tensor, noise: Tensor) -> Receipt:
     blank = torch.full_like(sigma, torch.nan)
     estimates = (blank if part is None else part.to("cpu", torch.float64) for part in (plan.divergence, plan.privacy))
     selected = sigma > 0 if plan.selected is None else plan.selected.cpu()
-    return Receipt(sigma.contiguous(), noise.to("cpu", torch.float64), *estimates, selected.to(torch.float64))
+    multiplier = blank if plan.multiplier is None else plan.multiplier.cpu().unsqueeze(1).expand_as(sigma)
+    return Receipt(sigma.contiguous(), noise.to("cpu", torch.float64), *estimates, selected.to(torch.float64), multiplier.contiguous())

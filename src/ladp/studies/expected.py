@@ -12,7 +12,7 @@ from ladp.mechanisms.gaussian import GaussianMethod
 from ladp.metrics.noise import expected_noise_scale, noise_scale_deviation
 from ladp.models import MODELS, create
 from ladp.params import Layout
-from ladp.privacy.mechanism import Mechanism, Plan, Seen, Training, constant_plan
+from ladp.privacy.mechanism import Mechanism, Plan, Population, Seen, Training, constant_plan
 from ladp.recipe import compose, underlay
 from ladp.tables import Entry, load
 
@@ -32,13 +32,14 @@ class Expected:
     taken: str | None
 
 
-def expect(mechanism: Mechanism, model: nn.Module, rounds: int, active: int, training: Training = Training(), records: int = 500, counters: bool = False) -> Expected:
-    """The noise of `rounds` rounds of `active` clients with `records` records each.
+def expect(mechanism: Mechanism, model: nn.Module, rounds: int, active: int, training: Training = Training(), records: int = 500,
+           counters: bool = False, clients: int | None = None) -> Expected:  # fmt: skip
+    """The noise of `rounds` rounds of `active` out of `clients` clients (by default all of them) with `records` records each.
 
     With `counters`, each integer buffer is one more number, noised at the round's mean sigma: the paper's figures are met only so.
     """
     layout = Layout.of(model)
-    plans = _plans(mechanism, layout, rounds, training, training.steps(records))
+    plans = _plans(mechanism, layout, rounds, training, Population(clients or active, active, records))
     sizes, sigma = [len(layer) for layer in plans[0].layers], np.array([plan.sigma[0].tolist() for plan in plans])
     level = sigma.mean(1, keepdims=True)
     extra = [model.get_buffer(name).numel() for name in layout.counters if counters]
@@ -53,13 +54,15 @@ def outline(model: str, classes: int, channels: int = 3, size: int = 32) -> nn.M
         return create(model, classes, channels, size)
 
 
-def _plans(mechanism: Mechanism, layout: Layout, rounds: int, training: Training, steps: int) -> list[Plan]:
+def _plans(mechanism: Mechanism, layout: Layout, rounds: int, training: Training, population: Population) -> list[Plan]:
     """The plan of one client that takes part in every round, each round given what the plan before it left to remember."""
     current, memory, plans = torch.empty(layout.size, device="meta"), None, []
     if width := mechanism.remembers(layout):
         memory = torch.zeros(1, width)
+    shared, records = torch.zeros(mechanism.announces(), dtype=torch.float64), population.smallest
+    client = torch.tensor([training.steps(records)]), torch.tensor([records])
     for number in range(1, rounds + 1):
-        seen = Seen(number, rounds, layout, current, current if number > 1 else None, training, (0,), torch.tensor([steps]))
+        seen = Seen(number, rounds, layout, current, current if number > 1 else None, training, population, (0,), *client, torch.tensor([number - 1]), shared)
         plans.append(_plan(mechanism, seen, memory))
         memory = memory if plans[-1].memory is None else plans[-1].memory
     return plans
@@ -95,7 +98,7 @@ def _row(entry: Entry, preset: str) -> dict:
     where = {axis: entry.where[axis] for axis in ("model", "data", "distribution", "method", "epsilon")}
     recipe = compose(underlay(preset, {"method": {"name": where["method"], "epsilon": where["epsilon"]}}))
     classes = load("combinations").find(data=where["data"])[0].value
-    found = expect(recipe.method, _outline(where["model"], int(classes)), recipe.rounds, recipe.active, recipe.training, counters=recipe.method.state == "all")
+    found = expect(recipe.method, _outline(where["model"], int(classes)), recipe.rounds, recipe.active, recipe.training, counters=recipe.method.state == "all", clients=recipe.clients)
     compared = {"expected": found.noise_scale, "sd": found.sd, "ratio": entry.value / found.noise_scale, "deviations": (entry.value - found.noise_scale) / found.sd}
     return {"table": entry.table, **where, "printed": entry.printed, "paper": entry.value, **compared, "taken": found.taken, "mark": entry.mark}
 

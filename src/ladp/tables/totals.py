@@ -12,8 +12,6 @@ from ladp.mechanisms.gaussian import SENSITIVITIES, GaussianMethod
 from ladp.metrics.budget import distrusted, records_a_client, spent
 from ladp.metrics.duration import training_seconds
 from ladp.metrics.noise import noise_per_coordinate, noise_scale
-from ladp.params import Layout
-from ladp.privacy.mechanism import Seen
 from ladp.recipe import Recipe, compose
 from ladp.report.runs import Run, read
 
@@ -47,8 +45,7 @@ def _accumulated(run: Run, recipe: Recipe) -> dict | None:
 def _sensitivity(recipe: Recipe, size: int) -> float:
     """The method's Delta for a client of `size` records."""
     steps = torch.tensor([recipe.training.steps(size)])
-    seen = Seen(1, recipe.rounds, Layout((), ()), torch.empty(0), None, recipe.training, (0,), steps)
-    return SENSITIVITIES[recipe.method.sensitivity](seen, recipe.method.kappa).item()
+    return SENSITIVITIES[recipe.method.sensitivity](recipe.training, steps, recipe.method.kappa).item()
 
 
 def _sizes(run: Run) -> dict[str, int] | None:

@@ -19,7 +19,7 @@ import torch.multiprocessing as processes
 from torch import Tensor
 
 from ladp.errors import Problem
-from ladp.privacy.mechanism import Seen
+from ladp.privacy.mechanism import Allowance, Seen
 from ladp.privacy.release import Receipt
 from ladp.training.sequential import Sequential
 from ladp.training.work import Uploads, Work
@@ -39,12 +39,21 @@ class Board:
         self.current, self.previous, self.rows = row(), row(), row(K)
         self.counts = torch.zeros_like(layout.count(work.model))
         self.tallies = self.counts.repeat(K, 1)
-        self.steps = torch.zeros(K, dtype=torch.int64)
+        self.turns = torch.zeros(K, dtype=torch.int64)
+        self.shared = torch.zeros(work.mechanism.announces(), dtype=torch.float64)
+        self.multiplier, self.coming = torch.zeros(K, dtype=torch.float64), torch.zeros(K, dtype=torch.int64)
         self.memory = torch.zeros(K, work.mechanism.remembers(layout), dtype=work.dtype)
         layers = len(layout.layers(work.mechanism.layers, work.mechanism.state))
         self.receipt = torch.zeros(len(fields(Receipt)), K, layers, dtype=torch.float64)
         for tensor in vars(self).values():
             tensor.share_memory_()
+
+    def see(self, work: Work, slot: int, client: int, round: int, rounds: int) -> Seen:
+        """What one client of the cohort is shown."""
+        one = slice(slot, slot + 1)
+        granted = Allowance(self.multiplier[one], work.budget.clip, self.coming[one]) if work.budget else None
+        previous = self.previous if round > 1 else None
+        return work.see(round, rounds, self.current, previous, (client,), self.turns[one], self.shared, granted)
 
     def show(self, seen: Seen, counts: Tensor, memory: Tensor | None) -> None:
         """Put up what the clients of a round may see."""
@@ -52,7 +61,11 @@ class Board:
         if seen.previous is not None:
             self.previous.copy_(seen.previous)
         self.counts.copy_(counts)
-        self.steps.copy_(seen.steps)
+        self.turns.copy_(seen.turns)
+        self.shared.copy_(seen.shared)
+        if seen.allowance:
+            self.multiplier.copy_(seen.allowance.multiplier)
+            self.coming.copy_(seen.allowance.coming)
         if memory is not None:
             self.memory.copy_(memory)
 
@@ -190,8 +203,7 @@ def _do(engine: Sequential, board: Board, kind: bytes, first: int, second: int, 
     if kind == b"E":
         right, loss = engine.tested(board.current, board.counts, slice(first, second))
         return loss, right
-    previous = board.previous if round > 1 else None
-    seen = Seen(round, rounds, engine.work.layout, board.current, previous, engine.work.training, (second,), board.steps[first : first + 1])
+    seen = board.see(engine.work, first, second, round, rounds)
     tally = board.tallies[first].copy_(board.counts)
     memory = board.memory[first : first + 1] if board.memory.shape[1] else None
     loss, receipt = engine.serve(seen, second, board.rows[first : first + 1], tally, memory)

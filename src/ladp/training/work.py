@@ -1,8 +1,11 @@
 """What an engine is given once for a run, and what it hands back every round."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -10,7 +13,8 @@ from ladp.data.partition import Split
 from ladp.errors import Problem
 from ladp.keys import Key
 from ladp.params import Layout
-from ladp.privacy.mechanism import Mechanism, Seen, Training
+from ladp.privacy.budget import Budget
+from ladp.privacy.mechanism import Allowance, Mechanism, Population, Seen, Training
 from ladp.privacy.release import Receipt
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.float32}  # of the weights; bf16 is for the arithmetic
@@ -34,6 +38,7 @@ class Work:
     device: str = "cpu"
     precision: str = "float32"
     workers: int | None = None
+    budget: Budget | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -42,6 +47,23 @@ class Work:
     def cohort(self, round: int) -> list[int]:
         """A uniform cohort without replacement (Algorithm 1, line 4)."""
         return self.key.at("cohort", round).numpy().choice(len(self.split), self.active, replace=False).tolist()
+
+    @cached_property
+    def held(self) -> np.ndarray:
+        """|D_i| of every client."""
+        return self.split.sizes()
+
+    @cached_property
+    def population(self) -> Population:
+        return Population(len(self.split), self.active, int(self.held.min()))
+
+    def see(self, round: int, rounds: int, current: Tensor, previous: Tensor | None, cohort: Sequence[int], turns: Tensor, shared: Tensor,
+            allowance: Allowance | None = None) -> Seen:  # fmt: skip
+        """What these clients have been shown when the round begins."""
+        sizes = torch.from_numpy(self.held[list(cohort)].astype(np.int64))
+        steps = torch.tensor([self.training.steps(size) for size in sizes.tolist()])
+        public = (self.layout, current, previous, self.training, self.population)
+        return Seen(round, rounds, *public, tuple(cohort), steps, sizes, turns, shared, allowance)
 
 
 @dataclass
