@@ -1,24 +1,26 @@
 """The paper's runs again, with its own preset, on real CIFAR-10: accuracy, noise and time of each, beside the paper's printed accuracy.
 
-    python benchmarks/as_run.py --root DATA --out RUNS --model cnn --methods none full ladp --epsilons 0.2 0.5
+    python benchmarks/as_run.py --root DATA --out RUNS --model cnn --methods none full ladp --epsilons 0.2 0.5 --together 28 --budget 540 --summary FILE
 
-Every run is a run folder under --out and goes on where it was cut off; the summary (JSON) holds each one's recipe digest, seed,
-versions, device, accuracy by round and seconds. Nothing in it is typed in but the paper's own figures.
+Every run is a run folder under --out and goes on where it was cut off; --together runs at a time are trained as one computation. The
+summary (JSON, written again after each run) holds each one's recipe digest, seed, versions, device, accuracy by round and seconds; the
+seconds of runs that went together are those of all of them. Nothing in it is typed in but the paper's own figures.
 """
 
 import argparse
 import json
-import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from functools import cache
+from math import inf
 from pathlib import Path
+from statistics import median
+from time import monotonic
 
-import torch
-
-from ladp import experiment, folder
+from ladp import data, experiment, folder
 from ladp.errors import Problem
-from ladp.recipe import compose, underlay
+from ladp.recipe import Recipe, compose, load, underlay
 
+READ = cache(data.load)
+START, SPARE = 20.0, 1.2  # seconds until the first round of a convoy; evaluation and checkpoints beside the rounds
 PRINTED = {  # test accuracy in per cent, from the paper's tables of accuracy: {(model, method): {epsilon: accuracy}}
     ("cnn", "full"): {0.2: 10.00, 0.3: 38.15, 0.4: 50.75, 0.5: 63.19},
     ("cnn", "ladp"): {0.2: 38.81, 0.3: 52.13, 0.4: 68.93, 0.5: 75.36},
@@ -27,7 +29,7 @@ PRINTED = {  # test accuracy in per cent, from the paper's tables of accuracy: {
 }
 
 
-def recipe(options: argparse.Namespace, method: str, epsilon: float | None, precision: str, seed: int):
+def recipe(options: argparse.Namespace, method: str, epsilon: float | None, precision: str, seed: int) -> Recipe:
     tables = {
         "run": dict(data="cifar10", root=options.root, model=options.model, rounds=options.rounds, seed=seed, precision=precision,
                     evaluate_every=options.evaluate_every),
@@ -36,35 +38,89 @@ def recipe(options: argparse.Namespace, method: str, epsilon: float | None, prec
     return compose(underlay("as-run", tables))
 
 
-def work(options: argparse.Namespace) -> list[dict]:
-    plan = [(m, e, p, s) for p in options.precisions for s in options.seeds for m in options.methods for e in ([None] if m == "none" else options.epsilons)]
-    with ThreadPoolExecutor(options.together) as pool:
-        return list(pool.map(lambda one: play(options, *one), plan))
+def work(options: argparse.Namespace) -> None:
+    """All that was asked for, a convoy at a time, for as long as it can be expected to end within the budget."""
+    until, plan = monotonic() + options.budget, place(options)
+    rows = {where.name: row for where in plan if (row := earlier(options, where, plan[where][0]))}
+    left, need = [where for where in plan if where.name not in rows], 0.0
+    for at in range(0, len(left), options.together):
+        batch = left[at : at + options.together]
+        if monotonic() + (need := expect(batch, left[max(0, at - options.together) : at], options.rounds)) > until:
+            print(f"{len(left) - at} runs are left: {need:.0f} s would be needed for the next {len(batch)}, and {until - monotonic():.0f} s are there", flush=True)
+            break
+        together(options, plan, batch, rows, until)
+    write(options, plan, rows)
 
 
-def play(options: argparse.Namespace, method: str, epsilon: float | None, precision: str, seed: int) -> dict:
-    name = "-".join(map(str, filter(None, (options.model, method, epsilon and f"e{epsilon:g}", precision, f"s{seed}"))))
-    chosen, where, began = recipe(options, method, epsilon, precision, seed), options.out / name, time.perf_counter()
-    try:
-        with torch.cuda.stream(torch.cuda.Stream()) if torch.cuda.is_available() else nullcontext():
-            result = experiment.finish(where if (where / folder.RECIPE).exists() else experiment.create(chosen, where))
-        row = summary(where, chosen, epsilon, result, time.perf_counter() - began)
-    except Problem as problem:
-        row = dict(name=name, method=method, epsilon=epsilon, precision=precision, seed=seed, stopped=str(problem))
-    print(line(options.model, row), flush=True)
-    return row
+def place(options: argparse.Namespace) -> dict[Path, tuple[Recipe, float | None]]:
+    """The folder of each run, made if it is not there, with the recipe and epsilon."""
+    asked = [(m, e, p, s) for p in options.precisions for s in options.seeds for m in options.methods for e in ([None] if m == "none" else options.epsilons)]
+    plan = {}
+    for method, epsilon, precision, seed in asked:
+        chosen = recipe(options, method, epsilon, precision, seed)
+        where = options.out / "-".join(map(str, filter(None, (options.model, method, epsilon and f"e{epsilon:g}", precision, f"s{seed}"))))
+        plan[where] = chosen, epsilon
+        if not (where / folder.RECIPE).exists():
+            experiment.create(chosen, where, READ)
+        elif load(where / folder.RECIPE).digest != chosen.digest:
+            raise Problem(f"{where} holds a run of another recipe: choose another --out")
+    return plan
 
 
-def summary(where: Path, chosen, epsilon: float | None, result: dict, wall: float) -> dict:
-    about = folder.get_json(where / folder.ABOUT)
-    records = [json.loads(text) for text in (where / folder.ROUNDS).read_text().splitlines()]
-    curve = {r["round"]: round(100 * r["accuracy"], 2) for r in records if r["accuracy"] is not None}
+def earlier(options: argparse.Namespace, where: Path, chosen: Recipe) -> dict | None:
+    """The row of a run that had ended before, from the summary written then."""
+    if not options.summary or not options.summary.exists() or not (where / folder.RESULT).exists():
+        return None
+    rows = json.loads(options.summary.read_text())["runs"]
+    return next((row for row in rows if row["name"] == where.name and row.get("recipe") == chosen.digest and "accuracy" in row), None)
+
+
+def expect(batch: list[Path], before: list[Path], rounds: int) -> float:
+    """Seconds that a convoy will take, by the rounds of the one before or by its own earlier ones; 0 if there are none."""
+    for known in (before, batch):
+        seconds = [r["seconds"] for where in known for r in records(where)[-50:]]
+        if seconds:
+            most = max(rounds - len(records(where)) for where in batch)
+            return START + SPARE * most * median(seconds) * len(batch) / len(known)
+    return 0.0
+
+
+def records(where: Path) -> list[dict]:
+    """The rounds of a folder; a torn last line is none."""
+    lines = (where / folder.ROUNDS).read_text().splitlines() if (where / folder.ROUNDS).exists() else []
+    return [json.loads(text) for text in lines if text.endswith("}")]
+
+
+def together(options: argparse.Namespace, plan: dict, batch: list[Path], rows: dict[str, dict], until: float) -> None:
+    """Play a convoy to its end; each run has its line, and the summary its row, as soon as it has ended."""
+    began = monotonic()
+    for where, outcome in experiment.convoy(batch, until, options.abreast, READ):
+        chosen, epsilon = plan[where]
+        if isinstance(outcome, Problem):
+            rows[where.name] = dict(name=where.name, method=chosen.method.name, epsilon=epsilon, precision=chosen.precision, seed=chosen.seed, stopped=str(outcome))
+        else:
+            rows[where.name] = summary(where, chosen, epsilon, outcome, monotonic() - began) | dict(together=len(batch))
+        print(line(options.model, rows[where.name]), flush=True)
+        write(options, plan, rows)
+
+
+def write(options: argparse.Namespace, plan: dict, rows: dict[str, dict]) -> None:
+    """The summary of all that has ended."""
+    if options.summary:
+        about = dict(model=options.model, data="cifar10", preset="as-run", printed=[[*k, v] for k, v in PRINTED.items()])
+        ended = [rows[where.name] for where in plan if where.name in rows]
+        folder.put(options.summary, (json.dumps(about | {"runs": ended}, indent=1) + "\n").encode(), "choose another --summary")
+
+
+def summary(where: Path, chosen: Recipe, epsilon: float | None, result: dict, wall: float) -> dict:
+    about, rounds = folder.get_json(where / folder.ABOUT), records(where)
+    curve = {r["round"]: round(100 * r["accuracy"], 2) for r in rounds if r["accuracy"] is not None}
     kept = ("version", "torch", "device", "engine", "precision")
     return dict(
         name=where.name, method=chosen.method.name, epsilon=epsilon, seed=chosen.seed, rounds=result["rounds"], recipe=chosen.digest,
         accuracy=round(100 * result["accuracy"], 2), noise_scale=result["noise_scale"], training_seconds=round(result["seconds"], 2),
-        wall_seconds=round(wall, 2), median_round=sorted(r["seconds"] for r in records)[len(records) // 2],
-        divergence={k: v for k, v in records[-1]["KL"].items()} if records[-1]["KL"] else None, curve=curve, **{k: about[k] for k in kept},
+        wall_seconds=round(wall, 2), median_round=median(r["seconds"] for r in rounds),
+        divergence=rounds[-1]["KL"], curve=curve, **{k: about[k] for k in kept},
     )  # fmt: skip
 
 
@@ -86,9 +142,8 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--evaluate-every", type=int, default=20)
-    parser.add_argument("--together", type=int, default=1, help="runs at once on one device")
+    parser.add_argument("--together", type=int, default=1, help="runs trained as one computation")
+    parser.add_argument("--abreast", type=int, default=1, help="computations at once: the runs of one train while those of another write")
+    parser.add_argument("--budget", type=float, default=inf, help="seconds after which no round begins, and no convoy that would not end before")
     parser.add_argument("--summary", type=Path)
-    options = parser.parse_args()
-    rows = work(options)
-    if options.summary:
-        options.summary.write_text(json.dumps(dict(model=options.model, data="cifar10", preset="as-run", printed=[[*k, v] for k, v in PRINTED.items()], runs=rows), indent=1) + "\n")
+    work(parser.parse_args())

@@ -5,11 +5,15 @@ import platform
 import re
 import resource
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, replace
+from functools import cache
+from math import inf
 from multiprocessing import active_children
 from pathlib import Path
+from threading import Lock
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -20,15 +24,18 @@ from ladp.errors import Problem
 from ladp.federation import Round, State, begin, federate
 from ladp.keys import Key
 from ladp.params import Layout
+from ladp.privacy.budget import refuse
 from ladp.privacy.mechanism import Guarantee
 from ladp.recipe import Recipe, dump, load
 from ladp.training.work import Engine, Work
 from ladp.version import VERSION
 
 CHECKPOINT_SECONDS = 5.0
+Read = Callable[[str, str | None, float], data.Dataset]
+Start = Callable[[Work, str], Engine]
 
 
-def create(recipe: Recipe, out: str | Path) -> Path:
+def create(recipe: Recipe, out: str | Path, read: Read = data.load) -> Path:
     """A new run folder with its recipe; what cannot run and what is occupied is refused before anything is written."""
     if not str(out):
         raise Problem("--out is empty: name a folder for the run")
@@ -37,7 +44,7 @@ def create(recipe: Recipe, out: str | Path) -> Path:
     out, elsewhere = Path(out), "choose another --out"
     with folder.writing(out, elsewhere):
         folder.refuse_occupied(out)
-    prepare(recipe)
+    prepare(recipe, read=read)
     with folder.writing(out, elsewhere):
         out.mkdir(parents=True, exist_ok=True)
     with folder.alone(out):
@@ -51,15 +58,15 @@ def run(recipe: Recipe, out: str | Path) -> dict[str, Any]:
     return finish(create(recipe, out))
 
 
-def finish(out: str | Path) -> dict[str, Any]:
+def finish(out: str | Path, start: Start = training.start, read: Read = data.load) -> dict[str, Any]:
     """Run what is left of a folder; a finished one is left alone. Returns the result."""
-    with closing(play(out)) as records:
+    with closing(play(out, start, read)) as records:
         for _ in records:
             pass
     return folder.get_json(Path(out) / folder.RESULT)
 
 
-def play(out: str | Path) -> Iterator[dict[str, Any]]:
+def play(out: str | Path, start: Start = training.start, read: Read = data.load) -> Iterator[dict[str, Any]]:
     """Run what is left of a folder, yielding each round's record once it is written; whatever ends it leaves a folder that can go on."""
     out = Path(out)
     if not (out / folder.RECIPE).exists():
@@ -70,25 +77,70 @@ def play(out: str | Path) -> Iterator[dict[str, Any]]:
         stack.enter_context(folder.alone(out))
         before = _before(out)
         recipe = load(out / folder.RECIPE)
-        work, engine_name = prepare(recipe, before.get("precision"))
+        work, engine_name = prepare(recipe, before.get("precision"), read)
         state, log = _recall(out, recipe, work)
         stack.callback(log.close)
-        engine = stack.enter_context(closing(training.start(work, engine_name)))
+        engine = stack.enter_context(closing(start(work, engine_name)))
         folder.put_json(out / folder.ABOUT, describe(recipe, work, engine_name, before.get("starts", []), state.round))
         yield from _record(out, recipe, work, engine, state, log)
 
 
-def prepare(recipe: Recipe, precision: str | None = None) -> tuple[Work, str]:
+def convoy(folders: Sequence[str | Path], until: float = inf, abreast: int = 1, read: Read = data.load) -> Iterator[tuple[Path, dict[str, Any] | Problem]]:
+    """Run what is left of many folders at once, those that stack clients as `abreast` computations instead of one each.
+
+    Yields each folder as it ends, with its result or the Problem that stopped it. No round begins after `until` (monotonic).
+    """
+    from ladp.training.convoy import Convoy
+
+    read, lanes = _in_turn(read), [Convoy(len(folders[lane::abreast]), until) for lane in range(abreast)]
+    with ThreadPoolExecutor(max(1, len(folders))) as pool:
+        try:
+            rides = {pool.submit(_ride, Path(out), lanes[n % abreast].seat(n // abreast), read): Path(out) for n, out in enumerate(folders)}
+            failed = []
+            for ride in as_completed(rides):
+                if ride.exception():
+                    failed.append(ride)
+                else:
+                    yield rides[ride], ride.result()
+        finally:
+            for lane in lanes:
+                lane.halt()
+    for ride in failed:
+        ride.result()  # what is no Problem is raised when all others have ended
+
+
+def _ride(out: Path, seat: AbstractContextManager[Start], read: Read) -> dict[str, Any] | Problem:
+    try:
+        with seat as start:
+            return finish(out, start, read)
+    except Problem as problem:
+        return problem
+
+
+def _in_turn(read: Read) -> Read:
+    """Data are read once for all threads."""
+    lock, known = Lock(), cache(read)
+
+    def take(name: str, root: str | None, validation: float) -> data.Dataset:
+        with lock:
+            return known(name, root, validation)
+
+    return take
+
+
+def prepare(recipe: Recipe, precision: str | None = None, read: Read = data.load) -> tuple[Work, str]:
     """Everything a run needs, checked: data read, split drawn, model made, engine chosen."""
     engine, device, precision = training.settle(recipe.engine, recipe.device, precision or recipe.precision)
-    dataset, key = data.load(recipe.data, recipe.root), Key(recipe.seed)
+    dataset, key = read(recipe.data, recipe.root, recipe.validation), Key(recipe.seed)
     writers = None if dataset.writers is None else dataset.writers.numpy()
     split = recipe.partition.split(dataset.labels.numpy(), recipe.clients, key, writers)
     with key.at("model").reign():
         model = models.create(recipe.model, len(dataset.classes), dataset.channels, dataset.size, recipe.norm, recipe.dropout)
         _try(model, dataset, recipe.model)  # here: a lazy layer draws its weights when it meets its first input
+    if recipe.budget:
+        refuse(recipe.method, Layout.of(model), (name for name, buffer in model.named_buffers() if buffer.is_floating_point()), recipe.mean == "equal")
     parts = (dataset.images, dataset.labels, dataset.test_images, dataset.test_labels, split, recipe.method, recipe.training, key, recipe.active)
-    return Work(model, Layout.of(model), *parts, device, precision, recipe.workers), engine
+    return Work(model, Layout.of(model), *parts, device, precision, recipe.workers, recipe.budget), engine
 
 
 def _try(model: torch.nn.Module, dataset: data.Dataset, name: str) -> None:
@@ -128,13 +180,16 @@ def _recall(out: Path, recipe: Recipe, work: Work) -> tuple[State, folder.Log]:
 
 def _record(out: Path, recipe: Recipe, work: Work, engine: Engine, state: State, log: folder.Log) -> Iterator[dict[str, Any]]:
     """Run the rounds that are left; each is written to the log, and the state to the checkpoint every few seconds and at the end."""
-    drawn = Counter(client for r in log.records for client in r["clients"])
+    drawn, spent = Counter(client for r in log.records for client in r["clients"]), Counter()
+    for record in log.records:
+        charge(spent, record)
     noise, seconds = sum(r["noise_scale"] for r in log.records), sum(r["seconds"] for r in log.records)
     last, kept, due = log.records[-1] if log.records else None, None, monotonic() + CHECKPOINT_SECONDS
     try:
         for event in federate(work, engine, state, recipe.rounds, recipe.mean):
             drawn.update(event.cohort)
             last = report(recipe, work, engine, event, drawn)
+            charge(spent, last)
             noise, seconds = noise + last["noise_scale"], seconds + last["seconds"]
             kept = event.state, log.append(last)  # at once: a state counts only with the line that tells of it
             if monotonic() > due:
@@ -144,7 +199,7 @@ def _record(out: Path, recipe: Recipe, work: Work, engine: Engine, state: State,
     finally:
         if kept and kept[0] is not state:
             _save(out, recipe, log, *kept)
-    _conclude(out, work, kept[0] if kept else state, last, noise, seconds)
+    _conclude(out, work, kept[0] if kept else state, last, noise, seconds, spent)
 
 
 def _save(out: Path, recipe: Recipe, log: folder.Log, state: State, lines: str) -> None:
@@ -159,7 +214,7 @@ def report(recipe: Recipe, work: Work, engine: Engine, event: Round, drawn: Coun
     tested = number % recipe.evaluate_every == 0 or number == recipe.rounds
     accuracy, loss = engine.evaluate(event.state.current, event.state.counts) if tested else (None, None)
     names = [layer.name for layer in work.layout.layers(work.mechanism.layers, work.mechanism.state)]
-    receipt, claim = event.receipt, work.mechanism.claim()
+    receipt, claim = event.receipt, claimed(work)
     by_layer = lambda values: {name: _finite(v) for name, v in zip(names, values.mean(0).tolist())}  # noqa: E731
     return {
         "round": number,
@@ -175,6 +230,8 @@ def report(recipe: Recipe, work: Work, engine: Engine, event: Round, drawn: Coun
         "KL": None if receipt.divergence.isnan().all() else by_layer(receipt.divergence),
         "P": None if receipt.privacy.isnan().all() else by_layer(receipt.privacy),
         "selected": by_layer(receipt.selected),
+        "downlink_noise": event.downlink,
+        "multipliers": receipt.multiplier[:, 0].tolist() if work.budget else None,
         "seconds": event.seconds,
         "evaluation_seconds": perf_counter() - began,
         "examples_per_second": event.examples / event.seconds,
@@ -184,7 +241,7 @@ def report(recipe: Recipe, work: Work, engine: Engine, event: Round, drawn: Coun
 
 def accumulated(work: Work, claim: Guarantee | None, drawn: Counter[int]) -> dict[str, Any] | None:
     """q T epsilon and q T delta of the client drawn most often: what the paper's sequential accountant adds up (docs/theory.md says why not to trust it)."""
-    if claim is None:
+    if claim is None or claim.view != "one upload":
         return None
     client, times = drawn.most_common(1)[0]
     size = int(work.split.sizes()[client])
@@ -192,7 +249,7 @@ def accumulated(work: Work, claim: Guarantee | None, drawn: Counter[int]) -> dic
     return {"epsilon": _finite(qT * claim.epsilon), "delta": qT * (claim.delta or 0.0), "client": client, "uploads": times}
 
 
-def _conclude(out: Path, work: Work, state: State, last: dict[str, Any], noise: float, seconds: float) -> None:
+def _conclude(out: Path, work: Work, state: State, last: dict[str, Any], noise: float, seconds: float, spent: Counter[int]) -> None:
     """The final weights by name, and the result that points at them."""
     weights = {name: view.clone() for name, view in work.layout.views(state.current.cpu()).items()}
     folder.put(out / folder.MODEL, folder.save(weights, {"round": str(state.round)}))
@@ -203,9 +260,9 @@ def _conclude(out: Path, work: Work, state: State, last: dict[str, Any], noise: 
         "loss": last["loss"],
         "noise_scale": noise,
         "seconds": seconds,
-        "claimed": guarantee(work.mechanism.claim()),
+        "claimed": guarantee(claimed(work)),
         "accumulated": last["accumulated"],
-        "certified": guarantee(work.mechanism.certify()),
+        "certified": guarantee(certified(work, spent)),
         "digest": folder.digest({**weights, "counts": state.counts}),
     }
     folder.put_json(out / folder.RESULT, result)
@@ -231,10 +288,28 @@ def describe(recipe: Recipe, work: Work, engine: str, starts: list[dict[str, Any
         "active": recipe.active,
         "rounds": recipe.rounds,
         "curious": work.split.curious,
-        "claimed": guarantee(work.mechanism.claim()),
-        "certified": guarantee(work.mechanism.certify()),
+        "claimed": guarantee(claimed(work)),
+        "certified": guarantee(certified(work)),
         "starts": [*starts, {"after_round": round, **here}],
     }
+
+
+def claimed(work: Work) -> Guarantee | None:
+    """What one upload is said to cost by the method's own paper; under a budget, what all of a client's uploads are to cost."""
+    return work.budget.claim(work.mechanism.peeks, work.active) if work.budget else work.mechanism.claim()
+
+
+def certified(work: Work, spent: Counter[int] | None = None) -> Guarantee:
+    """What is proved of one upload; under a budget, of all that the client that spent most has sent."""
+    if work.budget is None:
+        return work.mechanism.certify()
+    return work.budget.certify(work.mechanism.peeks, work.active, max(spent.values()) if spent else None)
+
+
+def charge(spent: Counter[int], record: dict[str, Any]) -> None:
+    """Under a budget every upload is charged 1/z^2."""
+    for client, z in zip(record["clients"], record.get("multipliers") or ()):
+        spent[client] += z**-2
 
 
 def guarantee(value: Guarantee | None) -> dict[str, Any] | None:

@@ -15,9 +15,11 @@ from ladp.data.partition import PARTITIONS
 from ladp.errors import Problem, choose
 from ladp.federation import MEANS
 from ladp.mechanisms import METHODS, LaDP
+from ladp.privacy.budget import Budget
 from ladp.privacy.mechanism import Mechanism, Training
 
 PLACES = ("root", "engine", "device", "workers")  # where and how fast, not what: they are left out of the digest
+TABLES = ("training", "method", "partition", "budget")
 COUNTS, MANY = ("clients", "active", "rounds", "evaluate_every", "workers"), 2**31 - 1
 
 
@@ -39,6 +41,8 @@ class Recipe:
     seed: int = 0
     precision: str = "auto"
     evaluate_every: int = 1
+    validation: float = 0.0  # share of the training records that is held out and takes the test set's place
+    budget: Budget | None = None  # one for all methods: epsilon and delta of the method are not used then
     root: str | None = None
     engine: str = "auto"
     device: str = "auto"
@@ -54,6 +58,8 @@ class Recipe:
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MANY:
                 raise Problem(f"{name} must be {'at least 1' if value < 1 else f'at most {MANY}'}, got {value}")
+        if not 0 <= self.validation < 1:
+            raise Problem(f"validation must be at least 0 and below 1, got {self.validation}")
         if self.active > self.clients:
             raise Problem(f"{self.active} active clients asked for, but there are {self.clients}: active must be at most the number of clients")
         if not self.model:
@@ -67,15 +73,15 @@ class Recipe:
 
 
 def tabulate(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """The recipe as tables: [run], [training], [method] and [partition], without what is not set."""
+    """The recipe as tables: [run], [training], [method], [partition] and, if there is one, [budget], without what is not set."""
     kind = next(name for name, kind in PARTITIONS.items() if type(recipe.partition) is kind)
-    run = {name: value for name, value in _values(recipe).items() if name not in ("method", "partition", "training")}
+    run = {name: value for name, value in _values(recipe).items() if name not in TABLES}
     tables = {
         "run": run,
         "training": _values(recipe.training),
         "method": {"name": recipe.method.name, **_values(recipe.method)},
         "partition": {"name": kind, **_values(recipe.partition)},
-    }
+    } | ({"budget": _values(recipe.budget)} if recipe.budget else {})
     return {title: {k: v for k, v in table.items() if v is not None} for title, table in tables.items()}
 
 
@@ -88,11 +94,11 @@ def _values(part: Any) -> dict[str, Any]:
 def compose(tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
     """The recipe that tables describe; whatever they leave out has its default, whatever is unknown is refused."""
     for title, table in tables.items():
-        choose("recipe table", title, ("run", "training", "method", "partition"))
+        choose("recipe table", title, ("run", *TABLES))
         if not isinstance(table, Mapping):
             raise Problem(f"{title} must be a table, [{title}], got {table!r}")
     run = dict(tables.get("run", {}))
-    for title in ("method", "partition", "training"):
+    for title in TABLES:
         if title in run:
             raise Problem(f"{title!r} stands in [run]: give it a table of its own, [{title}]")
     method, partition = dict(tables.get("method", {})), dict(tables.get("partition", {}))
@@ -103,8 +109,9 @@ def compose(tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
     if partition:
         name = choose("partition", partition.pop("name", "isolation"), PARTITIONS)
         parts["partition"] = _make(PARTITIONS[name], f"partition {name!r}", partition)
-    if "training" in tables:
-        parts["training"] = _make(Training, "training", tables["training"])
+    for title, kind in (("training", Training), ("budget", Budget)):
+        if title in tables:
+            parts[title] = _make(kind, title, tables[title])
     return _make(Recipe, "the recipe", {**run, **parts})
 
 
@@ -122,8 +129,10 @@ def _check(recipe: Recipe) -> None:
     for name, kinds, example in (("method", Mechanism, LaDP), ("training", Training, Training), ("partition", tuple(PARTITIONS.values()), Isolation)):
         if not isinstance(getattr(recipe, name), kinds):
             raise Problem(f"{name} must be an object such as {example.__name__}(...), got {getattr(recipe, name)!r}")
+    if not isinstance(recipe.budget, Budget | None):
+        raise Problem(f"budget must be an object such as Budget(...), got {recipe.budget!r}")
     method, partition = f"method {recipe.method.name!r}", f"partition {type(recipe.partition).__name__}"
-    for owner, part in (("the recipe", recipe), ("training", recipe.training), (method, recipe.method), (partition, recipe.partition)):
+    for owner, part in (("the recipe", recipe), ("training", recipe.training), (method, recipe.method), (partition, recipe.partition), *[("budget", recipe.budget)] * (recipe.budget is not None)):
         for option in fields(part):
             _check_type(owner, option, getattr(part, option.name))
 

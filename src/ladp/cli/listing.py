@@ -25,7 +25,7 @@ def _first_line(thing: Any) -> str:
 def _method(name: str) -> dict[str, Any]:
     kind = METHODS[name]
     options = {f.name: f.default for f in fields(kind)}
-    return {"name": name, "meaning": _first_line(kind), "peeks": kind.peeks, "options": options}
+    return {"name": name, "meaning": _first_line(kind), "peeks": kind().peeks, "options": options}
 
 
 def _named(table: dict[str, Any]) -> list[dict[str, Any]]:

@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from ladp.keys import Key
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -75,3 +77,12 @@ def pair(images: np.ndarray, labels: np.ndarray) -> tuple[torch.Tensor, torch.Te
     """Images as byte tensor and labels as int64 tensor, copied only where the memory is read-only or not in order."""
     ready = (np.require(array, kind, ["C", "W"]) for array, kind in ((images, np.uint8), (labels, np.int64)))
     return tuple(map(torch.from_numpy, ready))
+
+
+def hold_out(dataset: Dataset, share: float) -> Dataset:
+    """A share of the training records in place of the test set, for choosing settings: the same records in every run, whatever its seed."""
+    order = torch.from_numpy(Key(0).at("validation", dataset.name).numpy().permutation(len(dataset)))
+    cut = round(share * len(dataset))
+    held, left = order[:cut], order[cut:].sort().values
+    writers = None if dataset.writers is None else dataset.writers[left]
+    return Dataset(dataset.name, dataset.images[left], dataset.labels[left], dataset.images[held], dataset.labels[held], dataset.classes, writers)

@@ -1,5 +1,6 @@
 """What Gaussian methods of the paper's family share: epsilon and delta of one upload, the constant, and the sensitivity."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from ladp.errors import Problem, choose
 from ladp.privacy.gaussian import RULES, constant
-from ladp.privacy.mechanism import Guarantee, Mechanism, Seen, Training
+from ladp.privacy.mechanism import Guarantee, Mechanism, Plan, Seen, Training, constant_plan
 
 SENSITIVITIES: dict[str, Callable[[Training, Tensor, float], Tensor]] = {  # of clients that take so many steps [K]
     # Theorem 2 of the paper, as printed (Algorithm 2, line 10): epochs are counted, not steps.
@@ -48,6 +49,53 @@ class GaussianMethod(Mechanism):
     def unproved(self, *reasons: str) -> Guarantee:
         """Infinity, with why: the method's own reasons and those of the rule for Delta."""
         return Guarantee(float("inf"), self.delta, "record", "server", "none applies", (*reasons, *WHY[self.sensitivity]))
+
+
+FORMS = ("as-run", "faithful")
+AS_RUN_CLAIM = "Gaussian mechanism as the paper applies it, per round"
+MINI_BATCHES = "Delta = 2 eta G_c / |D_i| is that of one full-batch step on gradients clipped record by record, and several mini-batch steps are taken"
+
+
+@dataclass(frozen=True)
+class Baseline(GaussianMethod):
+    """A method that the paper compares with: `as-run`, kappa c s_t / epsilon with the method's own schedule s_t, as the LaDP-FL paper ran it;
+    `faithful`, as its own paper has it, where epsilon and delta are those of all rounds together."""
+
+    form: str = "as-run"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("form", self.form, FORMS)
+
+    def plan(self, seen: Seen, local: Tensor | None = None, memory: Tensor | None = None) -> Plan:
+        if self.form == "faithful":
+            return self.faithful(seen, local, memory)
+        return constant_plan(self, seen, self.sigma(seen) * self.amplitude(seen.round - 1))
+
+    @abstractmethod
+    def faithful(self, seen: Seen, local: Tensor | None, memory: Tensor | None) -> Plan:
+        """The plan of the method's own paper."""
+
+    def amplitude(self, t: int) -> float:
+        """s_t, t = 0, 1, ..: the noise of a round relative to that of the first."""
+        return 1.0
+
+    def schedule(self, rounds: int) -> list[float]:
+        return [self.amplitude(t) for t in range(rounds)]
+
+    def claims(self, accountant: str) -> Guarantee:
+        """What the form that is used claims: of one upload as run, of all of them by its own paper's accountant."""
+        view, said = ("all uploads", accountant) if self.form == "faithful" else ("one upload", AS_RUN_CLAIM)
+        return Guarantee(self.epsilon, self.delta, "record", view, said)
+
+    def doubts(self, *faithful: str) -> Guarantee:
+        """Infinity, with the reasons against the form that is used."""
+        return Guarantee(float("inf"), self.delta, "record", "server", "none applies", faithful) if self.form == "faithful" else self.unproved()
+
+
+def full_batch(seen: Seen) -> Tensor:
+    """Delta = 2 eta G_c / |D_i| for each client of the cohort: one full-batch step on clipped gradients."""
+    return 2 * seen.training.lr * seen.training.clip / seen.sizes.double()
 
 
 WHY = {

@@ -1,6 +1,6 @@
 """LaDP-FL: Algorithms 2 (lines 10 to 17), 3 and 4 of the paper, exactly as printed, for a whole cohort at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -47,6 +47,11 @@ class LaDP(GaussianMethod):
         self._refuse_zero(seen, layers, privacy, selected)
         sigma = self.sigma(seen).unsqueeze(1) * bound / privacy  # Algorithm 4, line 1
         return Plan(layers, torch.where(selected, sigma, 0.0), estimate, privacy, selected)
+
+    def share(self, seen: Seen, local: Tensor | None = None, memory: Tensor | None = None) -> Plan:
+        """Under a common budget: noise in proportion to 1/P on every layer, as a layer without noise has no budget."""
+        every = replace(self, importance=0.0).plan(replace(seen, allowance=None), local, memory)
+        return replace(every, sigma=1 / every.privacy)
 
     def _R(self, seen: Seen, layers: tuple[Layer, ...]) -> Tensor:
         level = quantile(self.importance)

@@ -37,4 +37,4 @@ def records_a_client(records: Sequence[Mapping[str, Any]], training: Training) -
 def distrusted(methods: Mapping[str, type[Mechanism]]) -> dict[str, str]:
     """The methods whose figure says less than that of its peers, and why."""
     why = "its sigma depends on the private weights: an epsilon read off it bounds nothing, and is itself private"
-    return {name: why for name, kind in methods.items() if kind.peeks}
+    return {name: why for name, kind in methods.items() if kind().peeks}

@@ -7,10 +7,9 @@ own, carries the noise of the other K - c and has g = sqrt(K - c)/2. Cohorts are
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +19,9 @@ from ladp.privacy.gaussian import epsilon_of, sigma_of
 from ladp.privacy.mechanism import Guarantee, Mechanism, Plan, Seen
 
 VIEWS = ("peer", "server")
+SAFE = 1 + 1e-12  # rounding never costs more than the budget
 ACCOUNTANT = "exact composition of Gaussians"
+PEEKS = "its noise depends on the private weights: the budget that it keeps is nominal"
 TERMS = (
     "every client's whole data set may be replaced; how many records it holds and when it takes part are public",
     "noise is drawn from a seed, for simulation: the guarantee is that of the same noise from the operating system's entropy",
@@ -55,13 +56,22 @@ class Budget:
         """z of each round, in the ratios of the schedule, such that the client that spends most ends exactly at epsilon."""
         spent = _spent((client, 1 / amplitude**2) for amplitude, cohort in zip(schedule, cohorts, strict=True) for client in cohort)
         least = sigma_of(self.epsilon, self.delta) * sqrt(max(spent.values())) / self.gain(len(cohorts[0]))
-        return [least * amplitude for amplitude in schedule]
+        return [least * SAFE * amplitude for amplitude in schedule]
 
-    def guarantee(self, spent: float, active: int, nominal: str | None = None) -> Guarantee:
-        """What uploads with sum 1/z^2 = `spent` give."""
-        epsilon = epsilon_of(self.gain(active) / sqrt(spent), self.delta) if 0 < spent < inf else inf * spent if spent else 0.0
+    def claim(self, peeks: bool, active: int) -> Guarantee:
+        """What all uploads of a client are to cost together; of a mechanism that peeks, what they would cost if it did not."""
+        return self._guarantee(self.epsilon, active, "nominal, as if no noise depended on private weights" if peeks else ACCOUNTANT)
+
+    def certify(self, peeks: bool, active: int, spent: float | None = None) -> Guarantee:
+        """What is proved: of uploads with sum 1/z^2 = `spent` by the client that spent most, or of the whole budget."""
+        if peeks:
+            return replace(self._guarantee(inf, active, "none applies"), reasons=(PEEKS,))
+        exact = self.epsilon if spent is None else epsilon_of(self.gain(active) / sqrt(spent), self.delta)
+        return self._guarantee(exact, active, ACCOUNTANT)
+
+    def _guarantee(self, epsilon: float, active: int, accountant: str) -> Guarantee:
         colluding = f", {self.colluders} of {active} active clients colluding" if self.view == "peer" else ""
-        return Guarantee(epsilon, self.delta, "client", f"{self.view}{colluding}, all uploads", nominal or ACCOUNTANT, TERMS)
+        return Guarantee(epsilon, self.delta, "client", f"{self.view}, all uploads{colluding}", accountant, TERMS)
 
 
 def _spent(charges: Iterable[tuple[int, float]]) -> dict[int, float]:

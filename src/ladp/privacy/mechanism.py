@@ -15,18 +15,34 @@ from ladp.params import Layer, Layout
 
 @dataclass(frozen=True)
 class Training:
-    """The public constants of local training: E epochs of mini-batches of B, learning rate eta, gradient clip G_c."""
+    """The public constants of local training: E epochs of mini-batches of B, learning rate eta, gradient clip G_c.
+
+    What other papers add: `momentum`; a learning rate that falls by `decay` with each of a client's steps, over all its rounds; `prox`, the mu of
+    FedProx's mu/2 ||w - w_g||^2.
+    """
 
     epochs: int = 2
     batch: int = 50
     lr: float = 0.1
     clip: float = 20.0
     augment: bool = False
+    momentum: float = 0.0
+    decay: float = 1.0
+    prox: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "lr", "clip"):
+        for name in ("epochs", "batch", "lr", "clip", "decay"):
             if not 0 < getattr(self, name) < inf:
                 raise Problem(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 <= self.momentum < 1:
+            raise Problem(f"momentum must be at least 0 and below 1, got {self.momentum}")
+        if not 0 <= self.prox < inf:
+            raise Problem(f"prox must be at least 0, got {self.prox}")
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the paper's: descent and nothing else."""
+        return self.momentum == 0 and self.decay == 1 and self.prox == 0
 
     def steps(self, size: int) -> int:
         """How many times a client of `size` records steps in one round; the last batch may be a partial one."""

@@ -90,7 +90,7 @@ def _proof(row: dict) -> str:
     known = terms(row, "certified")
     if row["certified_epsilon"] == "inf":
         return f"no finite ε is certified {known}, because {'; '.join(row['reasons'])}"
-    return f"ε is certified {known}"
+    return f"ε is certified {known}" + (f": {'; '.join(row['reasons'])}" if row["reasons"] else "")
 
 
 def _caution(rows: Sequence[dict]) -> list[str]:

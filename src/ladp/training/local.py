@@ -66,10 +66,11 @@ def clip_gradients(gradients: Sequence[Tensor], bound: float) -> None:
         torch._foreach_div_(gradients, (norm / bound).clamp_min(1.0))
 
 
-def train(model: nn.Module, images: Tensor, labels: Tensor, schedule: Schedule, training: Training, autocast: bool = False) -> float:
-    """E epochs of mini-batch SGD on one client's normalised images, in place; returns the mean loss over the steps."""
+def train(model: nn.Module, images: Tensor, labels: Tensor, schedule: Schedule, training: Training, autocast: bool = False, before: int = 0) -> float:
+    """E epochs of mini-batch SGD on one client's normalised images, in place, after `before` steps in earlier rounds; returns the mean loss over the steps."""
     model.train()
     parameters = [p for p in model.parameters() if p.requires_grad]
+    descend = Descent(parameters, training, before)
     total, batches = torch.zeros((), dtype=torch.float64, device=images.device), schedule.batches(training.batch)
     for epoch, records in batches:
         picked = torch.from_numpy(schedule.order[epoch, records]).to(images.device)
@@ -79,12 +80,29 @@ def train(model: nn.Module, images: Tensor, labels: Tensor, schedule: Schedule, 
             x = augment(x, *moved)
         with torch.autocast(images.device.type, torch.bfloat16, enabled=autocast):
             loss = F.cross_entropy(model(x), labels[picked])  # line 4
-        gradients = torch.autograd.grad(loss, parameters, materialize_grads=True, allow_unused=True)
-        clip_gradients(gradients, training.clip)
         with torch.no_grad():
-            torch._foreach_add_(parameters, gradients, alpha=-training.lr)  # line 6
+            descend(torch.autograd.grad(loss, parameters, materialize_grads=True, allow_unused=True))
         total += loss.detach()
     return float(total) / len(batches)
+
+
+class Descent:
+    """w <- w - eta g / max(1, ||g|| / G_c) (lines 5 and 6), with what a recipe may add to it: a pull back to the global model, momentum, decay."""
+
+    def __init__(self, parameters: Sequence[Tensor], training: Training, before: int):
+        self.parameters, self.training, self.lr = parameters, training, training.lr * training.decay**before
+        self.origin = [p.detach().clone() for p in parameters] if training.prox else None
+        self.velocity: Sequence[Tensor] | None = None
+
+    def __call__(self, gradients: Sequence[Tensor]) -> None:
+        training = self.training
+        if self.origin:
+            torch._foreach_add_(gradients, torch._foreach_sub(self.parameters, self.origin), alpha=training.prox)
+        clip_gradients(gradients, training.clip)
+        if training.momentum:
+            gradients = self.velocity = gradients if self.velocity is None else torch._foreach_add(gradients, self.velocity, alpha=training.momentum)
+        torch._foreach_add_(self.parameters, gradients, alpha=-self.lr)
+        self.lr *= training.decay
 
 
 @torch.no_grad()

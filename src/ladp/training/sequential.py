@@ -42,7 +42,7 @@ class Sequential:
         schedule = Schedule.draw(work.key, seen.round, client, len(indices), work.training)
         with one_thread(), work.key.at("dropout", seen.round, client).reign():
             images = normalise(self.images.index_select(0, indices), work.dtype)
-            loss = train(self.model, images, self.labels[indices], schedule, work.training, work.precision == "bf16")
+            loss = train(self.model, images, self.labels[indices], schedule, work.training, work.precision == "bf16", int(seen.turns[0] * seen.steps[0]))
             layout.read(self.model, row[0])
             tally.copy_(layout.count(self.model))
             refuse_nan(work, seen, client, loss, row[0])

@@ -56,11 +56,11 @@ class Arrangement:
             found.append((index.movedim(-1, 1) if place.turned else index).reshape(-1))
         return torch.cat(found)
 
-    def spread(self, row: Tensor, matrix: Tensor) -> None:
-        """Every client starts from the global model `row`."""
-        placed = torch.zeros(matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
-        placed[self._columns(matrix.device)] = row.to(matrix.dtype)
-        matrix.copy_(placed)
+    def spread(self, rows: Tensor, owners: Tensor, matrix: Tensor) -> None:
+        """Every client starts from the global model of its run, rows[owner]."""
+        placed = torch.zeros(len(rows), matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
+        placed[:, self._columns(matrix.device)] = rows.to(matrix.dtype)
+        torch.index_select(placed, 0, owners, out=matrix)
 
     def collect(self, matrix: Tensor) -> Tensor:
         """The clients' states as rows of the layout."""

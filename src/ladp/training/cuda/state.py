@@ -41,20 +41,25 @@ class State:
         """Clients `first` to `last`, without copying."""
         return State(*(getattr(self, field)[first:last] for field in self.__dataclass_fields__))
 
-    def begin(self, row: Tensor, arrangement: Arrangement, orders: list[np.ndarray], keys: list[Key]) -> None:
-        """The global model, this round's records and the keys of its dropout, in one copy each."""
-        arrangement.spread(row, self.weights)
+    def begin(self, rows: Tensor, owners: Tensor, arrangement: Arrangement, order: Tensor, keys: list[Key]) -> None:
+        """For the first len(order) clients: the global model of each one's run, rows[owner], this round's records and the keys of its dropout."""
+        begun = slice(len(order))
+        arrangement.spread(rows, owners, self.weights[begun])
         if self.working.dtype != self.weights.dtype:
-            self.working.copy_(self.weights[:, : self.working.shape[1]])
-        packed = torch.zeros(len(orders), max(map(len, orders)), dtype=torch.int64)
-        for k, order in enumerate(orders):
-            packed[k, : len(order)] = torch.from_numpy(order)
-        packed = packed.pin_memory() if self.order.is_cuda else packed
-        self.order[:, : packed.shape[1]].copy_(packed, non_blocking=True)
-        self.seeds.copy_(torch.tensor([key.integer() for key in keys]))
-        self.sources[:] = [key.generator() for key in keys]
+            self.working[begun].copy_(self.weights[begun, : self.working.shape[1]])
+        self.order[begun, : order.shape[1]].copy_(order, non_blocking=True)
+        self.seeds[begun].copy_(torch.tensor([key.integer() for key in keys]))
+        self.sources[begun] = [key.generator() for key in keys]
         self.cursor.zero_()
         self.losses.zero_()
+
+
+def lay(orders: list[np.ndarray], pinned: bool) -> Tensor:
+    """Each client's packed records as a row, [K, longest]."""
+    laid = torch.zeros(len(orders), max(map(len, orders)), dtype=torch.int64, pin_memory=pinned)
+    for k, order in enumerate(orders):
+        laid[k, : len(order)] = torch.from_numpy(order)
+    return laid
 
 
 def pack(schedule: Schedule, indices: np.ndarray) -> np.ndarray:
