@@ -1,6 +1,6 @@
 """The paper's runs again, with its own preset, on real CIFAR-10: accuracy, noise and time of each, beside the paper's printed accuracy.
 
-    python benchmarks/as_run.py --root DATA --out RUNS --model cnn --methods none full ladp --epsilons 0.2 0.5 --together 28 --budget 540 --summary FILE
+    python benchmarks/as_run.py --root DATA --out RUNS --model cnn --seeds 0 1 2 --together 25 --budget 540 --ladp results/search-cnn-cifar10.json --summary FILE
 
 Every run is a run folder under --out and goes on where it was cut off; --together runs at a time are trained as one computation. The
 summary (JSON, written again after each run) holds each one's recipe digest, seed, versions, device, accuracy by round and seconds; the
@@ -15,25 +15,22 @@ from pathlib import Path
 from statistics import median
 from time import monotonic
 
-from ladp import data, experiment, folder
+import ladp.tables.ours
+from ladp import data, experiment, folder, tables
 from ladp.errors import Problem
+from ladp.mechanisms import METHODS
 from ladp.recipe import Recipe, compose, load, underlay
 
 READ = cache(data.load)
+experiment.CHECKPOINT_SECONDS = 60.0  # many runs at once write many checkpoints
 START, SPARE = 20.0, 1.2  # seconds until the first round of a convoy; evaluation and checkpoints beside the rounds
-PRINTED = {  # test accuracy in per cent, from the paper's tables of accuracy: {(model, method): {epsilon: accuracy}}
-    ("cnn", "full"): {0.2: 10.00, 0.3: 38.15, 0.4: 50.75, 0.5: 63.19},
-    ("cnn", "ladp"): {0.2: 38.81, 0.3: 52.13, 0.4: 68.93, 0.5: 75.36},
-    ("resnet18", "full"): {0.2: 58.35, 0.3: 58.58, 0.4: 60.71, 0.5: 70.59},
-    ("resnet18", "ladp"): {0.2: 77.82, 0.3: 82.29, 0.4: 87.12, 0.5: 90.06},
-}
 
 
 def recipe(options: argparse.Namespace, method: str, epsilon: float | None, precision: str, seed: int) -> Recipe:
     tables = {
         "run": dict(data="cifar10", root=options.root, model=options.model, rounds=options.rounds, seed=seed, precision=precision,
                     evaluate_every=options.evaluate_every),
-        "method": {"name": method} | ({} if epsilon is None else {"epsilon": epsilon}),
+        "method": {"name": method} | ({} if epsilon is None else {"epsilon": epsilon}) | (options.chosen if method == "ladp" else {}),
     }  # fmt: skip
     return compose(underlay("as-run", tables))
 
@@ -107,7 +104,7 @@ def together(options: argparse.Namespace, plan: dict, batch: list[Path], rows: d
 def write(options: argparse.Namespace, plan: dict, rows: dict[str, dict]) -> None:
     """The summary of all that has ended."""
     if options.summary:
-        about = dict(model=options.model, data="cifar10", preset="as-run", printed=[[*k, v] for k, v in PRINTED.items()])
+        about = dict(model=options.model, data="cifar10", preset="as-run", chosen=options.chosen)
         ended = [rows[where.name] for where in plan if where.name in rows]
         folder.put(options.summary, (json.dumps(about | {"runs": ended}, indent=1) + "\n").encode(), "choose another --summary")
 
@@ -124,11 +121,16 @@ def summary(where: Path, chosen: Recipe, epsilon: float | None, result: dict, wa
     )  # fmt: skip
 
 
+def printed(model: str, row: dict) -> float | None:
+    """The accuracy that the paper prints for this model, method and epsilon."""
+    found = tables.table.load("accuracy").find(**tables.ours.stand(model, "cifar10", row["method"], row["epsilon"]), quantity="accuracy")
+    return found[0].value if found else None
+
+
 def line(model: str, row: dict) -> str:
     if "stopped" in row:
         return f"{row['name']:36} stopped: {row['stopped']}"
-    printed = PRINTED.get((model, row["method"]), {}).get(row["epsilon"])
-    return f"{row['name']:36} accuracy {row['accuracy']:6.2f}  printed {printed or '-'}  noise {row['noise_scale']:,.0f}  {row['wall_seconds']:.1f} s"
+    return f"{row['name']:36} accuracy {row['accuracy']:6.2f}  printed {printed(model, row) or '-'}  noise {row['noise_scale']:,.0f}  {row['wall_seconds']:.1f} s"
 
 
 if __name__ == "__main__":
@@ -136,7 +138,7 @@ if __name__ == "__main__":
     parser.add_argument("--root", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--model", default="cnn")
-    parser.add_argument("--methods", nargs="+", default=["none", "full", "ladp"])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.2, 0.3, 0.4, 0.5])
     parser.add_argument("--precisions", nargs="+", default=["bf16"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
@@ -146,4 +148,7 @@ if __name__ == "__main__":
     parser.add_argument("--abreast", type=int, default=1, help="computations at once: the runs of one train while those of another write")
     parser.add_argument("--budget", type=float, default=inf, help="seconds after which no round begins, and no convoy that would not end before")
     parser.add_argument("--summary", type=Path)
-    work(parser.parse_args())
+    parser.add_argument("--ladp", type=Path, help="what benchmarks/search.py wrote: its choice of R and B is LaDP's")
+    options = parser.parse_args()
+    options.chosen = json.loads(options.ladp.read_text())["chosen"] if options.ladp else {}
+    work(options)
