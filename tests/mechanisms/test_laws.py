@@ -90,7 +90,7 @@ def test_a_mechanism_that_does_not_peek_is_never_handed_the_weights(see, name, m
     plan = METHODS[name].plan
     monkeypatch.setattr(METHODS[name], "plan", lambda self, seen, local=None, memory=None: given.append(local) or plan(self, seen, local, memory))
     release(METHODS[name](), see(layout, current, cohort=3), rows, keys(0, 1, 2))
-    assert (given[0] is not None) == METHODS[name].peeks
+    assert (given[0] is not None) == METHODS[name]().peeks
 
 
 @every
