@@ -18,7 +18,7 @@ from ladp.mechanisms.gaussian import Baseline
 from ladp.privacy.gaussian import constant
 from ladp.privacy.mechanism import Guarantee, Plan, Seen, constant_plan
 
-# How long an update of s steps can be: eta s G, eta s G / (1 - m), and for optimisers that scale each number, eta s sqrt(d).
+# How long an update of s steps can be: eta s G, with momentum m eta s G / (1 - m), and for optimisers that scale each number eta s sqrt(d).
 OPTIMISERS: dict[str, Callable[[float, float, float, int], float]] = {
     "sgd": lambda reach, clip, momentum, size: reach * clip,
     "momentum": lambda reach, clip, momentum, size: reach * clip / (1 - momentum),
@@ -43,13 +43,12 @@ class Sensitive(Baseline):
     most: float = 0.42
     floor: float = 1e-3
     optimiser: str = "sgd"
-    momentum: float = 0.9
 
     def __post_init__(self) -> None:
         super().__post_init__()
         choose("optimiser", self.optimiser, OPTIMISERS)
-        if not (0 <= self.beta <= 1 and 0 <= self.momentum < 1):
-            raise Problem(f"beta must lie between 0 and 1 and momentum below 1, got {self.beta} and {self.momentum}")
+        if not 0 <= self.beta <= 1:
+            raise Problem(f"beta must lie between 0 and 1, got {self.beta}")
         if not (0 < self.least <= self.most and self.reference > 0 and self.floor > 0):
             raise Problem(f"reference, floor and least must be positive and most at least `least`, got {self.reference}, {self.floor}, {self.least} and {self.most}")
 
@@ -73,7 +72,11 @@ class Sensitive(Baseline):
 
     def _most(self, seen: Seen) -> Tensor:
         size = sum(len(layer) for layer in seen.layout.layers(self.layers, self.state))
-        return OPTIMISERS[self.optimiser](seen.training.lr * seen.steps.double(), seen.training.clip, self.momentum, size)
+        return OPTIMISERS[self.optimiser](seen.training.lr * seen.steps.double(), seen.training.clip, seen.training.momentum, size)
+
+    def foresee(self, seen: Seen) -> Tensor:
+        """As run, the middle of the range that the noise is held in."""
+        return self.sigma(seen) * (self.least + self.most) / 2
 
     def measure(self, seen: Seen, local: Tensor | None) -> Tensor | None:
         """What the client remembers for its next turn: how long its clean update is."""

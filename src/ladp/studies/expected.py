@@ -16,7 +16,7 @@ from ladp.privacy.mechanism import Mechanism, Plan, Population, Seen, Training, 
 from ladp.recipe import compose, underlay
 from ladp.tables import Entry, load
 
-UNSEEN = "every layer taken as noised at the method's constant: what it looks at is known only in a run"
+UNSEEN = "every layer taken as noised at the method's constant (sensitive: at the middle of its range): what it looks at is known only in a run"
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def _plan(mechanism: Mechanism, seen: Seen, memory: Tensor | None) -> Plan:
 
 
 def _constant(mechanism: Mechanism, seen: Seen) -> Plan:
-    if not isinstance(mechanism, GaussianMethod):
+    if not isinstance(mechanism, GaussianMethod) or getattr(mechanism, "form", "as-run") == "faithful":
         raise Problem(f"the noise of method {mechanism.name!r} follows the private weights, which only a run has: use `ladp run`")
-    return constant_plan(mechanism, seen, mechanism.sigma(seen))
+    return constant_plan(mechanism, seen, mechanism.foresee(seen))
 
 
 def beside(method: str = "full", preset: str = "as-run") -> list[dict]:
