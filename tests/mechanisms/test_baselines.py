@@ -162,7 +162,7 @@ def test_noise_that_falls_to_nothing_is_refused(see):
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("form", ["as-run", "faithful"])
 def test_sensitive_estimates_from_both_histories(see, beta, form):
-    method = Sensitive(beta=beta, form=form, reference=0.5, least=0.1, most=0.9, floor=0.05)
+    method = Sensitive(beta=beta, form=form, reference=0.5, least=0.1, most=0.9, shortest=0.05)
     scene = Scene(see, method, later=True)
     kept = torch.tensor([[0.3], [0.8], [40.0]], dtype=torch.float64)
     step = np.linalg.norm(trainable(scene, scene.seen.previous) - trainable(scene, scene.seen.current))

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ class GaussianMethod(Mechanism):
     `exact` the least that is enough. `sensitivity` is Delta by rule: `theorem` 2 eta E G_c, `steps` 2 eta G_c steps, `as-run` kappa.
     """
 
+    foreseen: ClassVar[str] = "every layer taken as noised at the method's constant: what it looks at is known only in a run"
     epsilon: float = 0.5
     delta: float = 0.02
     constant: str = "classical"

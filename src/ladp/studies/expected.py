@@ -16,7 +16,7 @@ from ladp.privacy.mechanism import Mechanism, Plan, Population, Seen, Training, 
 from ladp.recipe import compose, underlay
 from ladp.tables import Entry, load
 
-UNSEEN = "every layer taken as noised at the method's constant (sensitive: at the middle of its range): what it looks at is known only in a run"
+UNSEEN = GaussianMethod.foreseen
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def expect(mechanism: Mechanism, model: nn.Module, rounds: int, active: int, tra
     extra = [model.get_buffer(name).numel() for name in layout.counters if counters]
     sizes, sigma = sizes + extra, np.hstack([sigma, level.repeat(len(extra), 1)])
     scale, deviation = (measure(sizes, sigma, rounds, active) for measure in (expected_noise_scale, noise_scale_deviation))
-    return Expected(scale, deviation, level[0].item(), level[-1].item(), len(sizes), sum(sizes), UNSEEN if mechanism.peeks else None)
+    return Expected(scale, deviation, level[0].item(), level[-1].item(), len(sizes), sum(sizes), mechanism.foreseen if mechanism.peeks else None)
 
 
 def outline(model: str, classes: int, channels: int = 3, size: int = 32) -> nn.Module:
