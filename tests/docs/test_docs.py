@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from ladp.cli import app
 from ladp.mechanisms import METHODS, LaDP
+from ladp.mechanisms.gaussian import FORMS
 from ladp.privacy.budget import Budget
 from ladp.privacy.mechanism import Training
 from ladp.recipe import PRESETS, TABLES, Recipe
@@ -138,6 +139,15 @@ def test_every_option_is_listed_with_its_default():
     assert {option: json.dumps(default) if default is not None else "" for option, default in known.items()} == listed
 
 
+def test_every_method_in_every_form_has_its_row_and_what_peeks_is_said():
+    rows = [(row[0], row[1], row[6]) for row in table("docs/methods.md", "method")]
+    forms = {name: FORMS if "form" in {f.name for f in fields(kind)} else ("",) for name, kind in METHODS.items()}
+    assert [row[:2] for row in rows] == [(name, form) for name in forms for form in forms[name]]
+    for name, form, peeks in rows:
+        method = METHODS[name](**({"form": form} if form else {}))
+        assert peeks == ("with beta > 0" if name == "sensitive" else "yes" if method.peeks else "no"), name
+
+
 def test_every_flag_of_run_is_listed():
     page = (HOME / "docs/runs.md").read_text()
     flags = [flag for option in get_command(app).commands["run"].params for flag in (*option.opts, *option.secondary_opts)]
@@ -156,6 +166,6 @@ def test_the_files_and_fields_of_a_run_folder_are_those_listed(recipe, tmp_path)
 
     experiment.run(recipe, tmp_path / "run")
     listed = {row[0] for row in table("docs/runs.md", "file")}
-    assert {path.name for path in (tmp_path / "run").iterdir()} == listed
+    assert {path.name for path in (tmp_path / "run").iterdir()} == listed - {folder.METHOD}
     named = {name for row in table("docs/runs.md", "field of a round") for name in row[0].split(", ")}
     assert named == set(json.loads((tmp_path / "run" / folder.ROUNDS).read_text().splitlines()[0]))

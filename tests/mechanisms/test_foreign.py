@@ -113,6 +113,7 @@ def test_expected_noise_of_a_users_method_is_its_own_plan(drift):
         ("class Own(Full):\n    weight: float = 1.0", "own.py:Own", "is not a dataclass, so 'weight' is no option: write @dataclass"),
         ("@dataclass(frozen=True)\nclass Own(ladp.Mechanism): pass", "own.py:Own", "leaves out certify, plan"),
         ("@dataclass(frozen=True)\nclass Own(Full):\n    weight: tuple = (1, 2)", "own.py:Own", r"option 'weight'.* is \(1, 2\) by default"),
+        ("@dataclass(frozen=True)\nclass Own(Full):\n    share: float = 1.0", "own.py:Own", "option 'share' .* would hide what every method does"),
         ("@dataclass(frozen=True)\nclass Own(Full):\n    source: str = 'a'", "own.py:Own", "has an option 'source', which means something else"),
         ("@dataclass(frozen=True)\nclass Own(Full):\n    name: ClassVar[str] = 'full'", "own.py:Own", "cannot be called 'full': it must be a word of its own"),
         ("@dataclass(frozen=True)\nclass Own(Full):\n    name: ClassVar[str] = 'a/b'", "own.py:Own", "cannot be called 'a/b'"),

@@ -79,6 +79,8 @@ def refuse_name(kind: type[Mechanism], place: str) -> NoReturn:
 def _check_option(option: Field, name: str) -> None:
     if option.name in RESERVED:
         raise Problem(f"method {name!r} has an option {option.name!r}, which means something else in a recipe: write {option.name}: ClassVar[str], or call it otherwise")
+    if callable(getattr(Mechanism, option.name, None)):
+        raise Problem(f"option {option.name!r} of method {name!r} would hide what every method does under that name: call it otherwise")
     if not (option.default is None or isinstance(option.default, (int, float, str))):
         said = "has no default" if option.default is MISSING else f"is {option.default!r} by default"
         raise Problem(f"option {option.name!r} of method {name!r} {said}: it must have a number, True, False or text, or None, that a recipe can hold")
