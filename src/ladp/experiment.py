@@ -23,6 +23,7 @@ from ladp import data, folder, models, training
 from ladp.errors import Problem
 from ladp.federation import Round, State, begin, federate
 from ladp.keys import Key
+from ladp.mechanisms import foreign
 from ladp.params import Layout
 from ladp.privacy.budget import refuse
 from ladp.privacy.mechanism import Guarantee
@@ -49,7 +50,9 @@ def create(recipe: Recipe, out: str | Path, read: Read = data.load) -> Path:
         out.mkdir(parents=True, exist_ok=True)
     with folder.alone(out):
         folder.refuse_occupied(out)  # another process may have been faster
-        folder.put(out / folder.RECIPE, dump(recipe).encode(), elsewhere)
+        if text := foreign.text(type(recipe.method)):
+            folder.put(out / folder.METHOD, text, elsewhere)
+        folder.put(out / folder.RECIPE, dump(recipe, folder.METHOD).encode(), elsewhere)
     return out
 
 

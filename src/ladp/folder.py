@@ -22,8 +22,8 @@ try:
 except ImportError:  # on Windows; there nothing guards against a second process
     fcntl = None
 
-RECIPE, ABOUT, ROUNDS, CHECKPOINT, MODEL, RESULT, LOCK = (
-    "recipe.toml", "run.json", "rounds.jsonl", "checkpoint.safetensors", "model.safetensors", "result.json", ".lock",
+RECIPE, METHOD, ABOUT, ROUNDS, CHECKPOINT, MODEL, RESULT, LOCK = (
+    "recipe.toml", "method.py", "run.json", "rounds.jsonl", "checkpoint.safetensors", "model.safetensors", "result.json", ".lock",
 )  # fmt: skip
 NEEDED = {  # without these the rest of the program cannot use the file
     ABOUT: ("version", "precision", "method", "model", "data", "seed", "rounds", "starts"),

@@ -14,7 +14,7 @@ from ladp.data.isolation import Isolation
 from ladp.data.partition import PARTITIONS
 from ladp.errors import Problem, choose
 from ladp.federation import MEANS
-from ladp.mechanisms import METHODS, LaDP
+from ladp.mechanisms import LaDP, address, find, foreign, named
 from ladp.privacy.budget import Budget
 from ladp.privacy.mechanism import Mechanism, Training
 
@@ -69,17 +69,21 @@ class Recipe:
     def digest(self) -> str:
         """sha256 of what decides the result."""
         tables = {name: {k: v for k, v in table.items() if k not in PLACES} for name, table in tabulate(self).items()}
+        tables["method"] = foreign.identity(tables["method"])
         return sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()
 
 
-def tabulate(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """The recipe as tables: [run], [training], [method], [partition] and, if there is one, [budget], without what is not set."""
+def tabulate(recipe: Recipe, file: str | None = None) -> dict[str, dict[str, Any]]:
+    """The recipe as tables: [run], [training], [method], [partition] and, if there is one, [budget], without what is not set.
+
+    `file` is where the text of a method of the user's own will lie.
+    """
     kind = next(name for name, kind in PARTITIONS.items() if type(recipe.partition) is kind)
     run = {name: value for name, value in _values(recipe).items() if name not in TABLES}
     tables = {
         "run": run,
         "training": _values(recipe.training),
-        "method": {"name": recipe.method.name, **_values(recipe.method)},
+        "method": {**address(type(recipe.method), file), **_values(recipe.method)},
         "partition": {"name": kind, **_values(recipe.partition)},
     } | ({"budget": _values(recipe.budget)} if recipe.budget else {})
     return {title: {k: v for k, v in table.items() if v is not None} for title, table in tables.items()}
@@ -104,8 +108,8 @@ def compose(tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
     method, partition = dict(tables.get("method", {})), dict(tables.get("partition", {}))
     parts = {}
     if method:
-        kind = METHODS[choose("method", method.pop("name", "ladp"), METHODS)]
-        parts["method"] = _make(kind, f"method {kind.name!r}", method)
+        kind = _kind_of(method)
+        parts["method"] = _make(kind, f"method {kind.name!r}", {k: v for k, v in method.items() if k not in foreign.RESERVED})
     if partition:
         name = choose("partition", partition.pop("name", "isolation"), PARTITIONS)
         parts["partition"] = _make(PARTITIONS[name], f"partition {name!r}", partition)
@@ -113,6 +117,16 @@ def compose(tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
         if title in tables:
             parts[title] = _make(kind, title, tables[title])
     return _make(Recipe, "the recipe", {**run, **parts})
+
+
+def _kind_of(method: Mapping[str, Any]) -> type[Mechanism]:
+    """The class that a [method] table names."""
+    name, source = method.get("name", "ladp"), method.get("source")
+    if not (isinstance(name, str) and isinstance(source, str | None)):
+        raise Problem(f"name and source of the method must be text, got {name!r} and {source!r}")
+    if source and not foreign.is_path(name):
+        raise Problem(f"source is for a method of your own, and {name!r} is none: leave it out, or write name = \"file.py:Class\"")
+    return find(name, source)
 
 
 def _make(kind: type, owner: str, options: Mapping[str, Any]) -> Any:
@@ -129,6 +143,7 @@ def _check(recipe: Recipe) -> None:
     for name, kinds, example in (("method", Mechanism, LaDP), ("training", Training, Training), ("partition", tuple(PARTITIONS.values()), Isolation)):
         if not isinstance(getattr(recipe, name), kinds):
             raise Problem(f"{name} must be an object such as {example.__name__}(...), got {getattr(recipe, name)!r}")
+    named(type(recipe.method), type(recipe.method).__qualname__)
     if not isinstance(recipe.budget, Budget | None):
         raise Problem(f"budget must be an object such as Budget(...), got {recipe.budget!r}")
     method, partition = f"method {recipe.method.name!r}", f"partition {type(recipe.partition).__name__}"
@@ -164,18 +179,26 @@ def load(path: str | Path) -> Recipe:
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """The tables of a TOML file."""
+    """The tables of a TOML file; the file of a method is looked for beside it first."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return _beside(Path(path), tomllib.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
         raise Problem(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise Problem(f"{path} is not TOML: {error}") from error
 
 
-def dump(recipe: Recipe) -> str:
+def _beside(path: Path, tables: dict[str, Any]) -> dict[str, Any]:
+    method = tables.get("method")
+    file, colon, title = str(method.get("name", "")).rpartition(":") if isinstance(method, dict) else ("", "", "")
+    if file.endswith(".py") and (path.parent / file).is_file():
+        method["name"] = f"{path.parent / file}{colon}{title}"
+    return tables
+
+
+def dump(recipe: Recipe, file: str | None = None) -> str:
     """The recipe as TOML; `load` gives it back."""
-    return "\n".join(f"[{title}]\n" + "".join(f"{k} = {_toml(v)}\n" for k, v in table.items()) for title, table in tabulate(recipe).items())
+    return "\n".join(f"[{title}]\n" + "".join(f"{k} = {_toml(v)}\n" for k, v in table.items()) for title, table in tabulate(recipe, file).items())
 
 
 def _toml(value: Any) -> str:
@@ -211,7 +234,9 @@ def overlay(tables: Mapping[str, Mapping[str, Any]], base: Mapping[str, Mapping[
     """Tables over those of a base; the base's options for another partition, or that the chosen method does not have, are left out."""
     merged = {title: {**base.get(title, {}), **tables.get(title, {})} for title in {**base, **tables}}
     own, method = tables.get("method", {}), merged.get("method", {})
-    known = {"name", *(option.name for option in fields(METHODS[choose("method", method.get("name", "ladp"), METHODS)]))}
+    if "name" in own and "source" not in own:
+        method.pop("source", None)  # that of the base's method
+    known = {*foreign.RESERVED, *(option.name for option in fields(_kind_of(method)))}
     merged["method"] = {k: v for k, v in method.items() if k in known or k in own}
     other = base.get("partition", {}).get("name", "isolation")
     if tables.get("partition", {}).get("name", other) != other:

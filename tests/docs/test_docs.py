@@ -15,8 +15,10 @@ from typer.main import get_command
 
 from ladp.cli import app
 from ladp.mechanisms import METHODS, LaDP
+from ladp.mechanisms.gaussian import FORMS
+from ladp.privacy.budget import Budget
 from ladp.privacy.mechanism import Training
-from ladp.recipe import PRESETS, Recipe
+from ladp.recipe import PRESETS, TABLES, Recipe
 
 HOME, CARRIER = Path(__file__).parents[2], Path(__file__).with_name("carry_out.py")
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").glob("*.md"))]
@@ -129,12 +131,21 @@ def numbered(rows: str) -> list[int]:
 
 
 def test_every_option_is_listed_with_its_default():
-    listed = {option: default for option, default, *_ in table("docs/runs.md", "option")}
-    tables = {"run": Recipe, "training": Training, "method": LaDP}
-    known = {f"{title}.{f.name}": f.default for title, kind in tables.items() for f in fields(kind) if f.default is not MISSING}
+    rows = ((option.split(", "), default.split(", ")) for option, default, *_ in table("docs/runs.md", "option"))
+    listed = {option: default for row in rows for option, default in zip(*row, strict=True)}
+    tables = [("method", kind) for kind in METHODS.values()] + [("run", Recipe), ("training", Training), ("method", LaDP), ("budget", Budget)]  # LaDP last: its defaults count
+    known = {f"{title}.{f.name}": f.default for title, kind in tables for f in fields(kind) if f.default is not MISSING and f.name not in TABLES}
     known |= {"run.model": "", "method.name": "ladp", "partition.name": "isolation"}
     assert {option: json.dumps(default) if default is not None else "" for option, default in known.items()} == listed
-    assert not [name for kind in METHODS.values() for name in (f.name for f in fields(kind)) if f"method.{name}" not in listed]
+
+
+def test_every_method_in_every_form_has_its_row_and_what_peeks_is_said():
+    rows = [(row[0], row[1], row[6]) for row in table("docs/methods.md", "method")]
+    forms = {name: FORMS if "form" in {f.name for f in fields(kind)} else ("",) for name, kind in METHODS.items()}
+    assert [row[:2] for row in rows] == [(name, form) for name in forms for form in forms[name]]
+    for name, form, peeks in rows:
+        method = METHODS[name](**({"form": form} if form else {}))
+        assert peeks == ("with beta > 0" if name == "sensitive" else "yes" if method.peeks else "no"), name
 
 
 def test_every_flag_of_run_is_listed():
@@ -155,6 +166,6 @@ def test_the_files_and_fields_of_a_run_folder_are_those_listed(recipe, tmp_path)
 
     experiment.run(recipe, tmp_path / "run")
     listed = {row[0] for row in table("docs/runs.md", "file")}
-    assert {path.name for path in (tmp_path / "run").iterdir()} == listed
+    assert {path.name for path in (tmp_path / "run").iterdir()} == listed - {folder.METHOD}
     named = {name for row in table("docs/runs.md", "field of a round") for name in row[0].split(", ")}
     assert named == set(json.loads((tmp_path / "run" / folder.ROUNDS).read_text().splitlines()[0]))

@@ -10,7 +10,7 @@ from torch import nn
 from ladp.data.partition import create as partition
 from ladp.errors import Problem
 from ladp.federation import begin, federate
-from ladp.mechanisms import Full, LaDP, NoNoise
+from ladp.mechanisms import Full, LaDP, NoNoise, Sensitive
 from ladp.models import create
 from ladp.privacy.mechanism import Plan
 from ladp.studies.expected import UNSEEN, beside, expect, outline
@@ -102,6 +102,15 @@ def test_a_method_that_peeks_counts_as_noising_every_layer_at_its_constant():
     found = expect(LaDP(epsilon=0.5), network(), 3, 4)
     assert found.taken == UNSEEN and expect(Full(), network(), 3, 4).taken is None
     assert found.noise_scale / expect(Full(epsilon=0.5), network(), 3, 4).noise_scale == pytest.approx(1.5219 / 2.8758, rel=1e-4)
+
+
+def test_sensitive_counts_at_the_middle_of_its_range_and_its_faithful_form_is_refused():
+    found = expect(Sensitive(epsilon=0.5), network(), 3, 4)
+    assert "middle of the range" in found.taken and found.noise_scale == pytest.approx(0.32 * expect(Full(epsilon=0.5), network(), 3, 4).noise_scale)
+    with pytest.raises(Problem, match="the noise of method 'sensitive' follows the private weights, which only a run has"):
+        expect(Sensitive(form="faithful"), network(), 3, 4)
+    with pytest.raises(Problem, match="the noise of method 'sensitive' follows the global models"):
+        expect(Sensitive(beta=0.0), network(), 3, 4)
 
 
 def test_counters_are_one_more_number_each():

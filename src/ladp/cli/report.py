@@ -13,8 +13,8 @@ from rich.text import Text
 
 from ladp.errors import Problem, choose
 from ladp.report import table as tables
-from ladp.report.configuration import gather
-from ladp.report.headline import row
+from ladp.report.configuration import Configuration, gather
+from ladp.report.headline import proved, row
 from ladp.report.page import page, put
 
 FORMATS = ("html", *tables.FORMATS)
@@ -31,6 +31,7 @@ def report(
     folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Run folders, or folders that hold some.")],
     out: Annotated[Path | None, option("--out", f"the file to write [{PAGE}; tables go to standard output]")] = None,
     format_: Annotated[str, typer.Option("--format", help=", ".join(FORMATS))] = "html",
+    certified: Annotated[bool, typer.Option("--certified", help="Only what a finite ε is certified of.")] = False,
     title: Annotated[str | None, option("--title", "title of the page [model and data]")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the rows as JSON, and nothing else on stdout.")] = False,
 ) -> None:
@@ -38,7 +39,7 @@ def report(
     choose("format", format_, FORMATS)
     if title is not None and format_ != "html":
         raise Problem(f"--title belongs to the page, and the format is {format_}: leave one of them out")
-    configurations, out = gather(folders), out or (PAGE if format_ == "html" else None)
+    configurations, out = _asked(gather(folders), certified), out or (PAGE if format_ == "html" else None)
     rows = [row(one) for one in configurations]
     text = page(configurations, out, title) if format_ == "html" else tables.FORMATS[format_](rows)
     if out is not None:
@@ -47,6 +48,13 @@ def report(
         print(json.dumps({"out": out and str(out), "rows": rows}, allow_nan=False))
     else:
         _tell(rows, text, out, format_)
+
+
+def _asked(configurations: list[Configuration], certified: bool) -> list[Configuration]:
+    kept = [one for one in configurations if proved(row(one))] if certified else configurations
+    if not kept:
+        raise Problem("no finite epsilon is certified of any of these runs: leave --certified out to see them")
+    return kept
 
 
 def show(folders: list[Path]) -> None:

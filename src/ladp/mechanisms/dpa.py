@@ -35,9 +35,9 @@ class DPA(Baseline):
         return self.contraction ** (t / 4)
 
     def faithful(self, seen: Seen, local: Tensor | None, memory: Tensor | None) -> Plan:
-        q, left = self.contraction, seen.rounds - seen.round  # T-1-t
-        series = sum(q ** (s / 2) for s in range(seen.rounds))
-        relative = sqrt(q ** (-left / 2) * series / (2 * concentration(self.epsilon, self.delta)))
+        falling = self.schedule(seen.rounds)  # q^(t/4), squared q^(t/2)
+        series = sum(amplitude**2 for amplitude in falling)
+        relative = sqrt(series / (2 * concentration(self.epsilon, self.delta))) / falling[seen.rounds - seen.round]  # T-1-t
         return constant_plan(self, seen, full_batch(seen) * relative)
 
     def claim(self) -> Guarantee:

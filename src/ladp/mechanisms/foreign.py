@@ -1,12 +1,15 @@
 """Methods of the user's own: a class of a Python file, `file.py:Class`, or of the Python path, `package.module:Class`."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
+from re import fullmatch
 from types import ModuleType
+from typing import Any, NoReturn
 
 from ladp.errors import Problem, choose
 from ladp.privacy.mechanism import Mechanism
@@ -17,22 +20,30 @@ RESERVED = ("name", "source")  # what a recipe says of the class itself
 HOW = "give it as file.py:Class, or as package.module:Class on the Python path"
 
 
+def is_path(name: str) -> bool:
+    """Whether a method's name says where its class is."""
+    return ":" in name or "." in name
+
+
 def load(name: str, source: str | None = None) -> type[Mechanism]:
-    """The class that a path names, refused unless it can serve as a method; `source` is the sha256 that its file must have."""
+    """The class that a path names; `source` is the sha256 that its file must have."""
     if name.endswith(".py"):
         raise Problem(f"method {name!r} is a file without a class: write {name}:Class")
     place, _, title = name.rpartition(":" if ":" in name else ".")
     module = _run(Path(place), source) if place.endswith(".py") else _import(name, place, source)
     kind = getattr(module, title, None)
-    return check(_nearest(module, place, title) if kind is None else kind, name)
+    return _nearest(module, place, title) if kind is None else kind
 
 
-def address(kind: type[Mechanism]) -> dict[str, str]:
-    """Where a class is found again, and the sha256 of its file: `name` and `source` of a recipe."""
+def address(kind: type[Mechanism], file: str | None = None) -> dict[str, str]:
+    """Where a class is found again, and the sha256 of its file: `name` and `source` of a recipe; `file` stands in for where its text came from."""
     path, text = TEXTS.get(kind.__module__, (None, None))
     if text is not None:
-        return {"name": f"{path}:{kind.__qualname__}", "source": sha256(text).hexdigest()}
-    source = _source(sys.modules.get(kind.__module__))
+        return {"name": f"{file or path}:{kind.__qualname__}", "source": sha256(text).hexdigest()}
+    module = sys.modules.get(kind.__module__)
+    if getattr(module, kind.__qualname__, None) is not kind:
+        raise Problem(f"method {kind.__qualname__!r} cannot be found again when the run goes on: define its class at the top of a file, outside of functions")
+    source = _source(module)
     return {"name": f"{kind.__module__}:{kind.__qualname__}"} | ({"source": source} if source else {})
 
 
@@ -41,23 +52,38 @@ def text(kind: type[Mechanism]) -> bytes | None:
     return TEXTS.get(kind.__module__, (None, None))[1]
 
 
-def check(kind: object, name: str) -> type[Mechanism]:
-    """What a class must be to serve as a method: a frozen dataclass, a Mechanism, whole, with a default for every option."""
+def identity(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's [method] without where the file lies: its text and the class are what decides."""
+    return {**table, "name": table["name"].rpartition(":")[2]} if "source" in table else dict(table)
+
+
+def check(kind: object, name: str) -> None:
+    """What a class must be to serve as a method: a Mechanism, whole, a frozen dataclass whose options a recipe can hold."""
     if not (isinstance(kind, type) and issubclass(kind, Mechanism)):
         raise Problem(f"method {name!r} is not a subclass of ladp.Mechanism: write class {getattr(kind, '__name__', 'Method')}(ladp.Mechanism)")
-    parameters = vars(kind).get("__dataclass_params__")
-    if not (parameters and parameters.frozen):
-        raise Problem(f"method {name!r} is not a frozen dataclass: write @dataclass(frozen=True) above its class")
+    if "__dataclass_params__" not in vars(kind) and (lost := [option for option, type_ in vars(kind).get("__annotations__", {}).items() if "ClassVar" not in str(type_)]):
+        raise Problem(f"method {name!r} is not a dataclass, so {lost[0]!r} is no option: write @dataclass(frozen=True) above its class")
     if kind.__abstractmethods__:
         raise Problem(f"method {name!r} leaves out {', '.join(sorted(kind.__abstractmethods__))}: a method must have it")
+    if not (isinstance(kind.name, str) and fullmatch(r"[\w.-]+", kind.name)):
+        refuse_name(kind, name)
     for option in fields(kind):
-        if option.name in RESERVED:
-            raise Problem(f"method {name!r} has an option {option.name!r}, which means something else in a recipe: write {option.name}: ClassVar[str], or call it otherwise")
-        if option.default is MISSING and option.default_factory is MISSING:
-            raise Problem(f"option {option.name!r} of method {name!r} has no default: give it one")
-    if not isinstance(kind.name, str):
-        raise Problem(f"the name of method {name!r} must be text, got {kind.name!r}")
-    return kind
+        _check_option(option, name)
+
+
+def refuse_name(kind: type[Mechanism], place: str) -> NoReturn:
+    """Folders and reports call a method by its name."""
+    raise Problem(f'method {place!r} cannot be called {kind.name!r}: it must be a word of its own; write name: ClassVar[str] = "{kind.__name__.lower()}-2"')
+
+
+def _check_option(option: Field, name: str) -> None:
+    if option.name in RESERVED:
+        raise Problem(f"method {name!r} has an option {option.name!r}, which means something else in a recipe: write {option.name}: ClassVar[str], or call it otherwise")
+    if callable(getattr(Mechanism, option.name, None)):
+        raise Problem(f"option {option.name!r} of method {name!r} would hide what every method does under that name: call it otherwise")
+    if not (option.default is None or isinstance(option.default, (int, float, str))):
+        said = "has no default" if option.default is MISSING else f"is {option.default!r} by default"
+        raise Problem(f"option {option.name!r} of method {name!r} {said}: it must have a number, True, False or text, or None, that a recipe can hold")
 
 
 def _run(file: Path, source: str | None) -> ModuleType:

@@ -38,7 +38,7 @@ class Full(Baseline):
 
     def faithful(self, seen: Seen, local: Tensor | None, memory: Tensor | None) -> Plan:
         up = classical(self.epsilon, self.delta) * self._exposed(seen) * 2 * self.norm_bound / seen.population.smallest
-        plan = constant_plan(self, seen, torch.full((len(seen.cohort),), up))
+        plan = constant_plan(self, seen, torch.full((len(seen.cohort),), up, dtype=torch.float64))
         return Plan(plan.layers, plan.sigma, clip=torch.full_like(plan.sigma, self.norm_bound), clips="weights")
 
     def downlink(self, seen: Seen) -> float:

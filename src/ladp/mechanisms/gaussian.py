@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ class GaussianMethod(Mechanism):
     `exact` the least that is enough. `sensitivity` is Delta by rule: `theorem` 2 eta E G_c, `steps` 2 eta G_c steps, `as-run` kappa.
     """
 
+    foreseen: ClassVar[str] = "every layer taken as noised at the method's constant: what it looks at is known only in a run"
     epsilon: float = 0.5
     delta: float = 0.02
     constant: str = "classical"
@@ -46,12 +48,17 @@ class GaussianMethod(Mechanism):
         """c Delta / epsilon for each client of the cohort: [K], float64."""
         return constant(self.epsilon, self.delta, self.constant) / self.epsilon * SENSITIVITIES[self.sensitivity](seen.training, seen.steps, self.kappa)
 
+    def foresee(self, seen: Seen) -> Tensor:
+        """Sigma [K] to reckon with before a run, for a method whose own sigma follows what only a run has: the constant, on every layer."""
+        return self.sigma(seen)
+
     def unproved(self, *reasons: str) -> Guarantee:
         """Infinity, with why: the method's own reasons and those of the rule for Delta."""
         return Guarantee(float("inf"), self.delta, "record", "server", "none applies", (*reasons, *WHY[self.sensitivity]))
 
 
 FORMS = ("as-run", "faithful")
+LEAST = 1e-100  # of a falling amplitude, which is divided by in squares
 AS_RUN_CLAIM = "Gaussian mechanism as the paper applies it, per round"
 MINI_BATCHES = "Delta = 2 eta G_c / |D_i| is that of one full-batch step on gradients clipped record by record, and several mini-batch steps are taken"
 
@@ -81,6 +88,8 @@ class Baseline(GaussianMethod):
         return 1.0
 
     def schedule(self, rounds: int) -> list[float]:
+        if (last := self.amplitude(rounds - 1)) < LEAST:
+            raise Problem(f"after {rounds} rounds {self.name!r} has {last:g} of its first noise left, too little to reckon with: let it fall more slowly, or take fewer rounds")
         return [self.amplitude(t) for t in range(rounds)]
 
     def claims(self, accountant: str) -> Guarantee:

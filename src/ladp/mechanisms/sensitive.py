@@ -18,7 +18,7 @@ from ladp.mechanisms.gaussian import Baseline
 from ladp.privacy.gaussian import constant
 from ladp.privacy.mechanism import Guarantee, Plan, Seen, constant_plan
 
-# How long an update of s steps can be: eta s G, eta s G / (1 - m), and for optimisers that scale each number, eta s sqrt(d).
+# How long an update of s steps can be: eta s G, with momentum m eta s G / (1 - m), and for optimisers that scale each number eta s sqrt(d).
 OPTIMISERS: dict[str, Callable[[float, float, float, int], float]] = {
     "sgd": lambda reach, clip, momentum, size: reach * clip,
     "momentum": lambda reach, clip, momentum, size: reach * clip / (1 - momentum),
@@ -33,25 +33,25 @@ class Sensitive(Baseline):
     the most that the optimiser allows. beta = 0 uses public history alone.
 
     As run: sigma = kappa c s / epsilon with s = S / `reference` held between `least` and `most`, the range of the paper's noise over Full DP's.
-    Faithful: the update is shortened to S (never under `floor`), and sigma = 2 c S / epsilon.
+    Faithful: the update is shortened to S (never under `shortest`), and sigma = 2 c S / epsilon.
     """
 
     name: ClassVar[str] = "sensitive"
+    foreseen: ClassVar[str] = "noise taken at the middle of the range it is held in: what it looks at is known only in a run"
     beta: float = 0.5
     reference: float = 6.0
     least: float = 0.22
     most: float = 0.42
-    floor: float = 1e-3
+    shortest: float = 1e-3
     optimiser: str = "sgd"
-    momentum: float = 0.9
 
     def __post_init__(self) -> None:
         super().__post_init__()
         choose("optimiser", self.optimiser, OPTIMISERS)
-        if not (0 <= self.beta <= 1 and 0 <= self.momentum < 1):
-            raise Problem(f"beta must lie between 0 and 1 and momentum below 1, got {self.beta} and {self.momentum}")
-        if not (0 < self.least <= self.most and self.reference > 0 and self.floor > 0):
-            raise Problem(f"reference, floor and least must be positive and most at least `least`, got {self.reference}, {self.floor}, {self.least} and {self.most}")
+        if not 0 <= self.beta <= 1:
+            raise Problem(f"beta must lie between 0 and 1, got {self.beta}")
+        if not (0 < self.least <= self.most and self.reference > 0 and self.shortest > 0):
+            raise Problem(f"reference, shortest and least must be positive and most at least `least`, got {self.reference}, {self.shortest}, {self.least} and {self.most}")
 
     @property
     def peeks(self) -> bool:
@@ -73,7 +73,11 @@ class Sensitive(Baseline):
 
     def _most(self, seen: Seen) -> Tensor:
         size = sum(len(layer) for layer in seen.layout.layers(self.layers, self.state))
-        return OPTIMISERS[self.optimiser](seen.training.lr * seen.steps.double(), seen.training.clip, self.momentum, size)
+        return OPTIMISERS[self.optimiser](seen.training.lr * seen.steps.double(), seen.training.clip, seen.training.momentum, size)
+
+    def foresee(self, seen: Seen) -> Tensor:
+        """As run, the middle of the range that the noise is held in."""
+        return self.sigma(seen) * (self.least + self.most) / 2
 
     def measure(self, seen: Seen, local: Tensor | None) -> Tensor | None:
         """What the client remembers for its next turn: how long its clean update is."""
@@ -90,14 +94,14 @@ class Sensitive(Baseline):
         return Plan(plan.layers, plan.sigma, memory=self.measure(seen, local))
 
     def faithful(self, seen: Seen, local: Tensor | None, memory: Tensor | None) -> Plan:
-        bound = self.estimate(seen, memory).clamp_min(self.floor)
+        bound = self.estimate(seen, memory).clamp_min(self.shortest)
         plan = constant_plan(self, seen, 2 * bound * constant(self.epsilon, self.delta, self.constant) / self.epsilon)
         return Plan(plan.layers, plan.sigma, memory=self.measure(seen, local), clip=bound.unsqueeze(1).expand_as(plan.sigma))
 
     def share(self, seen: Seen, local: Tensor | None = None, memory: Tensor | None = None) -> Plan:
         """Under a common budget the estimate is where updates are clipped, never above the budget's own clip."""
         plan = super().share(seen, local, memory)
-        bound = self.estimate(seen, memory).clamp(min(self.floor, seen.allowance.clip), seen.allowance.clip)
+        bound = self.estimate(seen, memory).clamp(min(self.shortest, seen.allowance.clip), seen.allowance.clip)
         return Plan(plan.layers, plan.sigma, memory=self.measure(seen, local), clip=bound.unsqueeze(1))
 
     def claim(self) -> Guarantee:

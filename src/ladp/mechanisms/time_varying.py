@@ -36,7 +36,7 @@ class TimeVarying(Baseline):
 
     def faithful(self, seen: Seen, local: Tensor | None, memory: Tensor | None) -> Plan:
         rate = seen.population.active / seen.population.clients
-        series = sum(self.amplitude(t) ** -2 for t in range(seen.rounds))
+        series = sum(amplitude**-2 for amplitude in self.schedule(seen.rounds))
         first = full_batch(seen) / self.epsilon * sqrt(2 * rate * log(1 / self.delta) * series)
         return constant_plan(self, seen, first * self.amplitude(seen.round - 1))
 

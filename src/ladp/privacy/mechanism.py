@@ -146,6 +146,12 @@ class Mechanism(ABC):
     layers: str = "tensor"
     state: str = "trainable"
 
+    def __init_subclass__(cls, **more) -> None:
+        """A method that gives itself no name is called as its class, in small letters."""
+        super().__init_subclass__(**more)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__.lower()
+
     @abstractmethod
     def plan(self, seen: Seen, local: Tensor | None = None, memory: Tensor | None = None) -> Plan:
         """Sigma for each layer of each upload. `local` [K, size], the trained weights, is handed only to a mechanism that peeks."""

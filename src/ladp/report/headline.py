@@ -14,6 +14,16 @@ def rows(paths: Iterable[Path | str]) -> list[dict]:
     return [row(one) for one in gather(paths)]
 
 
+def certified(rows: Iterable[dict]) -> list[dict]:
+    """The rows that may be compared at equal protection: those with a finite certified ε."""
+    return [one for one in rows if proved(one)]
+
+
+def proved(row: dict) -> bool:
+    """Whether a finite ε is certified."""
+    return row["certified_epsilon"] != "inf"
+
+
 def row(one: Configuration) -> dict:
     """One configuration: means and sample deviations over its seeds; every ε with δ, unit, view and accountant."""
     return ({"label": one.label, "method": one.method, "seeds": [run.facts["seed"] for run in one.runs],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ladp.errors import Problem
 from ladp.report import number
+from ladp.report.alike import alike
 from ladp.report.configuration import Configuration, gather
 from ladp.report.figures import curves, noise, selection
 from ladp.report.markup import Markup, tag
@@ -39,7 +40,7 @@ def put(out: Path, text: str) -> Path:
 def page(configurations: Sequence[Configuration], out: Path, title: str | None = None) -> str:
     """The whole document; folders are named relative to the place of `out`."""
     title = title or default_title(configurations)
-    sections = [_header(configurations, title), summary(configurations), curves(configurations), noise(configurations),
+    sections = [_header(configurations, title), summary(configurations), alike(configurations), curves(configurations), noise(configurations),
                 selection(configurations), proof(configurations), provenance(configurations, out.resolve().parent)]
     script = Markup(asset("page.js"))
     body = tag("body", tag("main", *sections), tag("div", id="tip", role="status", hidden="hidden"), tag("script", script))

@@ -16,7 +16,7 @@ from ladp.privacy.mechanism import Mechanism, Plan, Population, Seen, Training, 
 from ladp.recipe import compose, underlay
 from ladp.tables import Entry, load
 
-UNSEEN = "every layer taken as noised at the method's constant: what it looks at is known only in a run"
+UNSEEN = GaussianMethod.foreseen
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def expect(mechanism: Mechanism, model: nn.Module, rounds: int, active: int, tra
     extra = [model.get_buffer(name).numel() for name in layout.counters if counters]
     sizes, sigma = sizes + extra, np.hstack([sigma, level.repeat(len(extra), 1)])
     scale, deviation = (measure(sizes, sigma, rounds, active) for measure in (expected_noise_scale, noise_scale_deviation))
-    return Expected(scale, deviation, level[0].item(), level[-1].item(), len(sizes), sum(sizes), UNSEEN if mechanism.peeks else None)
+    return Expected(scale, deviation, level[0].item(), level[-1].item(), len(sizes), sum(sizes), mechanism.foreseen if mechanism.peeks else None)
 
 
 def outline(model: str, classes: int, channels: int = 3, size: int = 32) -> nn.Module:
@@ -82,9 +82,9 @@ def _plan(mechanism: Mechanism, seen: Seen, memory: Tensor | None) -> Plan:
 
 
 def _constant(mechanism: Mechanism, seen: Seen) -> Plan:
-    if not isinstance(mechanism, GaussianMethod):
+    if not isinstance(mechanism, GaussianMethod) or getattr(mechanism, "form", "as-run") == "faithful":
         raise Problem(f"the noise of method {mechanism.name!r} follows the private weights, which only a run has: use `ladp run`")
-    return constant_plan(mechanism, seen, mechanism.sigma(seen))
+    return constant_plan(mechanism, seen, mechanism.foresee(seen))
 
 
 def beside(method: str = "full", preset: str = "as-run") -> list[dict]:
