@@ -100,9 +100,9 @@ def expected(turn: Iterable[Charge], rounds: int, chance: float, delta: float) -
     return _epsilon(_course(turn, rounds, chance), _probability(delta))
 
 
-def cross_check(charges: Iterable[Charge], delta: float) -> Bound:
-    """The Renyi bound on the same charges: looser, and worked out another way."""
-    return renyi_bound(_course(charges), _probability(delta))
+def cross_check(turn: Iterable[Charge], delta: float, rounds: int = 1, chance: float = 1.0) -> Bound:
+    """The Renyi bound on what `expected` (or, by default, `epsilon`) gives: looser, and worked out another way."""
+    return renyi_bound(_course(turn, rounds, chance), _probability(delta))
 
 
 def turn(

@@ -11,9 +11,9 @@ from typing import Any
 
 from ladp.errors import Problem
 
-FINE = 1e-4  # what rounding may add to epsilon, relatively, where the limits below leave room
-SINGLE, WHOLE = 40_000, 400_000  # points of one release, of all of them
-LONGEST = 10**7  # releases
+FINE = 3e-4  # what rounding may add to epsilon, relatively, where the limits below leave room
+SINGLE, WHOLE = 40_000, 250_000  # points of one release, of all of them
+LONGEST = 2 * 10**6  # releases
 ROUNDING = 2e-15  # what floating point may take from delta, a composition, by the error bound of the Fourier transform; none was seen against closed forms
 STEADY = 2e-15  # below sqrt(this, times releases, times their width) rounding of the probabilities of an interval adds up to something
 TAIL = 10.0  # standard deviations of the noise that are on the grid
@@ -82,11 +82,11 @@ def _single(multiplier: float, rate: float, step: float) -> Any:
 
 
 def _power(one: Any, times: int) -> Any:
-    # In two stages: dp-accounting's bound on the tails of a high power of a short distribution is slow to work out, and loose.
-    if times <= 64:
+    # Large powers in two stages: dp-accounting's bound on the tails of a high power of a short distribution is slow to work out, and loose.
+    if times <= 4096:
         return one.self_compose(times) if times > 1 else one
-    most = one.self_compose(64).self_compose(times // 64)
-    return most.compose(_power(one, times % 64)) if times % 64 else most
+    most = one.self_compose(1024).self_compose(times // 1024)
+    return most.compose(_power(one, times % 1024)) if times % 1024 else most
 
 
 def _product(parts: Sequence[Any]) -> Any:
