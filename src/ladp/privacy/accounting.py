@@ -227,7 +227,10 @@ def _participations(rounds: int, chance: float) -> tuple[np.ndarray, np.ndarray,
     below = binom.cdf(number[0] - 1, rounds, chance) if number[0] > 1 else 0.0
     chances = binom.pmf(number, rounds, chance) * (1 + 1e-9)
     chances[0] += below
-    return number, chances, float(binom.sf(number[-1], rounds, chance)) * (1 + 1e-9)
+    beyond = float(binom.sf(number[-1], rounds, chance)) * (1 + 1e-9)
+    stride = len(number) // 4096 + 1  # numbers that are near one another count as the largest of them: delta_n does not fall in n
+    first = np.arange(0, len(number), stride)
+    return number[np.minimum(first + stride, len(number)) - 1], np.add.reduceat(chances, first), beyond
 
 
 def _gaussian(epsilon: float, sigma: np.ndarray) -> np.ndarray:

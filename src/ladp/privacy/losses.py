@@ -12,7 +12,7 @@ from typing import Any
 from ladp.errors import Problem
 
 FINE = 3e-4  # what rounding may add to epsilon, relatively, where the limits below leave room
-SINGLE, WHOLE = 40_000, 250_000  # points of one release, of all of them
+SINGLE, WHOLE = 25_000, 250_000  # points of one release, of all of them
 LONGEST = 2 * 10**6  # releases
 ROUNDING = 2e-15  # what floating point may take from delta, a composition, by the error bound of the Fourier transform; none was seen against closed forms
 STEADY = 2e-15  # below sqrt(this, times releases, times their width) rounding of the probabilities of an interval adds up to something

@@ -13,7 +13,6 @@ from scipy.special import gammaln, logsumexp, xlogy
 
 WHOLE = np.unique([1, *range(2, 65), *(int(64 * 1.2**i) for i in range(1, 24))])
 ORDERS = np.unique(np.concatenate([1 + np.geomspace(0.01, 1, 40), np.arange(2, 12, 0.1), WHOLE[1:]]))
-LOW = ORDERS < 3
 SAFE = 1 + 1e-9  # above the rounding of the sums
 
 
@@ -25,22 +24,23 @@ def divergence(multiplier: float, rate: float) -> np.ndarray:
     whole = [0.0, *(float(order - 1) * _divergence(multiplier, rate, int(order)) for order in WHOLE[1:])]
     above = np.interp(ORDERS, WHOLE, whole)
     if 0.1 <= multiplier <= 100:
-        above[LOW] = np.minimum(above[LOW], _integrated(multiplier, rate))
+        orders = ORDERS[ORDERS < (12 if multiplier >= 0.35 else 3)]  # above, the integrand overflows
+        above[: len(orders)] = np.minimum(above[: len(orders)], _integrated(multiplier, rate, orders))
     return above / (ORDERS - 1)
 
 
-def _integrated(z: float, rate: float) -> np.ndarray:
-    """(a - 1) D_a = ln E (1 + u)^a, u = q (e^((2x - 1) / (2 z^2)) - 1), x ~ N(0, z^2), at orders below 3, where convexity says little.
+def _integrated(z: float, rate: float, orders: np.ndarray) -> np.ndarray:
+    """(a - 1) D_a = ln E (1 + u)^a, u = q (e^((2x - 1) / (2 z^2)) - 1), x ~ N(0, z^2), at small orders, where convexity says little.
 
     By the trapezoidal rule, whose error falls exponentially in the distance pi z^2 of the integrand's singularities from the real line;
     E u = 0 is used to sum only what is positive, and 1e-14 is added for rounding.
     """
     step = min(z / 8, z * z / 2)
-    x = np.arange(-12 * z, 3 + 12 * z, step)
+    x = np.arange(-12 * z, orders[-1] + 12 * z, step)
     u = np.logaddexp(log1p(-rate), log(rate) + (2 * x - 1) / (2 * z * z))
     density = -x * x / (2 * z * z) + log(step / z / sqrt(2 * pi))
-    power = ORDERS[LOW, None] * u
-    summed = np.exp(power + density) - np.exp(density) - ORDERS[LOW, None] * (np.exp(u + density) - np.exp(density))
+    power = orders[:, None] * u
+    summed = np.exp(power + density) - np.exp(density) - orders[:, None] * (np.exp(u + density) - np.exp(density))
     return np.log1p(np.maximum(summed, 0).sum(1) + 1e-14) * SAFE
 
 
