@@ -1,7 +1,7 @@
 """`ladp privacy`: what noise costs and gives, without training anything."""
 
 import json
-from math import isfinite
+from math import inf, isfinite
 from typing import Annotated, Any
 
 import typer
@@ -12,8 +12,9 @@ from ladp.errors import Problem
 from ladp.privacy.convergence import Convergence, noise_bound
 from ladp.privacy.gaussian import ACCOUNTANT, UNIT, constant, delta_of, epsilon_of, sigma_of
 from ladp.privacy.naive import accumulated
+from ladp.privacy.planning import plan
 
-app = typer.Typer(help="Epsilon, delta and sigma of one release; the paper's accountant and its convergence bound.", no_args_is_help=True)
+app = typer.Typer(help="Epsilon, delta and sigma of one release; a plan for all of a run; the paper's accountant and its convergence bound.", no_args_is_help=True)
 
 Epsilon = Annotated[float, typer.Option(help="Privacy budget of one release.")]
 Delta = Annotated[float, typer.Option(help="Failure probability of one release, between 0 and 1.")]
@@ -52,6 +53,29 @@ def delta_command(epsilon: Epsilon, sigma: Sigma, as_json: Json = False) -> None
 def epsilon_command(sigma: Sigma, delta: Delta, as_json: Json = False) -> None:
     """The smallest epsilon that holds at a sigma and a delta."""
     show("What the noise gives", {"epsilon": epsilon_of(sigma, delta), "delta": delta, "sigma": sigma} | GAUSSIAN, as_json)
+
+
+@app.command("plan")
+def plan_command(
+    delta: Annotated[float, typer.Option(help="Failure probability of all releases together, between 0 and 1.")],
+    epsilon: Annotated[float | None, typer.Option(help="What all releases together may cost; with --rounds z is found, with --z the rounds.")] = None,
+    z: Annotated[float | None, typer.Option("--z", help="Noise over clip; with --epsilon the most rounds are found, with --rounds the cost.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of the run.")] = None,
+    unit: Annotated[str, typer.Option(help="record (of a client, added or removed) or client (its whole data set, replaced).")] = "record",
+    view: Annotated[str, typer.Option(help="server (sees every upload) or peer (trusted server, clients that see the global models).")] = "peer",
+    clients: Annotated[int, typer.Option(help="Clients there are.")] = 100,
+    active: Annotated[int, typer.Option(help="Clients drawn each round.")] = 100,
+    record_rate: Annotated[float, typer.Option(help="Chance of each record to be in the batch of a local step.")] = 1.0,
+    local_steps: Annotated[int, typer.Option(help="Noised steps of a client a round.")] = 1,
+    colluders: Annotated[int, typer.Option(help="Active clients that the adversary of the peer view controls.")] = 1,
+    participations: Annotated[int | None, typer.Option(help="Rounds that a client takes part in at most, where that is known.")] = None,
+    records: Annotated[int | None, typer.Option(help="Records of a client, to judge delta by.")] = None,
+    z_most: Annotated[float, typer.Option(help="Refuse a plan that needs more noise than this.")] = inf,
+    as_json: Json = False,
+) -> None:
+    """The least noise that keeps an epsilon over a schedule, the most rounds that a noise allows, or what both cost."""
+    found = plan(epsilon, delta, unit, view, clients, active, rounds, record_rate, local_steps, colluders, participations, z=z, z_most=z_most, records=records)
+    show("What the schedule takes", found.facts, as_json)
 
 
 @app.command("naive")
@@ -97,7 +121,7 @@ def show(title: str, facts: dict[str, Any], as_json: bool) -> None:
         return typer.echo(json.dumps(_strict(facts), allow_nan=False))
     table = Table("", "", title=title, show_header=False, title_justify="left")
     for name, value in facts.items():
-        if value not in (None, ""):
+        if value not in (None, "", []):
             table.add_row(name.replace("_", " "), _text(value))
     Console().print(table)
 
@@ -115,8 +139,10 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         return "\n".join(_text(inner) for inner in value)
-    if isinstance(value, dict):
+    if isinstance(value, dict) and "holds" in value:
         return f"{value['name']}: {_text(value['holds'])} ({value['numbers']})"
+    if isinstance(value, dict):
+        return "\n".join(f"{name}: {_text(inner)}" for name, inner in value.items())
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
