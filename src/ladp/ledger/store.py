@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
+from time import monotonic, sleep
 
 from ladp.errors import Problem
 from ladp.ledger.entry import Entry, Row
 from ladp.ledger.head import Head
 
 APPLICATION, FORMAT = 0x4C614450, 1  # "LaDP"
+BUSY, PAUSE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}, 0.01
 WRITING = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 TABLES = (
     "CREATE TABLE entries (sequence INTEGER PRIMARY KEY, client TEXT, run TEXT, round INTEGER, unit TEXT, charges TEXT, replay TEXT, time REAL, seal TEXT)",
@@ -18,6 +20,11 @@ TABLES = (
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {FORMAT}",
 )
+
+
+def _code(error: sqlite3.DatabaseError) -> int:
+    """SQLite's own primary code of what went wrong."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
 
 
 def corrupt(path: Path, why: object) -> Problem:
@@ -33,11 +40,22 @@ class Store:
         with self._asking():
             self.db = sqlite3.connect(path, timeout, isolation_level=None, check_same_thread=False)
             self._recognise()
-            mode = self.db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            mode = self._ahead()
             self.db.execute("PRAGMA synchronous = FULL")
         if mode != "wal":
             raise Problem(f"ledger {path}: its file system cannot share memory between processes; keep it on a local disk")
         self.place = self._where()
+
+    def _ahead(self) -> str:
+        """A write-ahead log from now on; SQLite does not wait by itself while another process asks for the same."""
+        until = monotonic() + self.timeout
+        while True:
+            try:
+                return self.db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            except sqlite3.OperationalError as error:
+                if _code(error) not in BUSY or monotonic() > until:
+                    raise
+            sleep(PAUSE)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -49,12 +67,11 @@ class Store:
             raise self._problem(error) from error
 
     def _problem(self, error: sqlite3.DatabaseError) -> Problem:
-        """By SQLite's own primary code."""
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        code = _code(error)
+        if code in BUSY:
             return Problem(f"ledger {self.path} has been locked by another process for {self.timeout:g} s: end that process or wait for it")
         if code in WRITING:
-            return Problem(f"ledger {self.path} cannot be written: {error}; nothing was charged and nothing may leave: free space or grant the right to write")
+            return Problem(f"ledger {self.path} cannot be written: {error}; nothing may leave: free space or grant the right to write")
         return corrupt(self.path, error)
 
     def _where(self) -> tuple[int, int]:
@@ -82,14 +99,13 @@ class Store:
 
     def _recognise(self) -> bool:
         """Whether the file is a ledger already; one that is anything else is left as it is."""
+        tables = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]  # first: another process may be founding it
         kind, format = (self.db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-        if (kind, format) == (APPLICATION, FORMAT):
-            return True
-        if kind == APPLICATION:
+        if kind == APPLICATION and format != FORMAT:
             raise Problem(f"ledger {self.path} has format {format}, and this version reads {FORMAT}: use the version that wrote it")
-        if kind or self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        if kind != APPLICATION and (kind or tables):
             raise Problem(f"{self.path} is a database, but no ledger: name another file")
-        return False
+        return kind == APPLICATION
 
     def found(self) -> None:
         """The tables of a file that is still empty; to be called alone."""
