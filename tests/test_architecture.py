@@ -10,7 +10,7 @@ import ladp
 HOME = Path(ladp.__file__).parent
 # A room imports only from rooms above it (and from itself).
 ROOMS = [
-    {"version", "errors"}, {"keys", "params"}, {"columns"}, {"models"}, {"data"}, {"privacy"}, {"mechanisms", "metrics"}, {"training"},
+    {"version", "errors"}, {"keys", "params"}, {"columns"}, {"models"}, {"data"}, {"privacy"}, {"ledger"}, {"mechanisms", "metrics"}, {"training"},
     {"federation"}, {"recipe"}, {"folder"}, {"experiment"}, {"report"}, {"tables"}, {"studies"}, {"cli"},
 ]  # fmt: skip
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
@@ -53,10 +53,10 @@ def test_every_public_name_is_there():
     assert all(getattr(ladp, name) is not None for name in ladp.__all__) and len(set(ladp.__all__)) == len(ladp.__all__)
 
 
-def test_noise_is_drawn_in_one_room_only():
-    drawing = {"randn", "randn_like", "normal", "normal_"}
+def test_noise_is_drawn_in_two_places_only_from_seeds_and_from_entropy():
+    drawing = {"randn", "randn_like", "normal", "normal_", "urandom"}
     places = {path.relative_to(HOME).as_posix() for path, _, tree in modules() for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in drawing}
-    assert places == {"columns/__init__.py", "columns/cuda.py"}
+    assert places == {"columns/__init__.py", "columns/cuda.py", "privacy/entropy.py"}
 
 
 def test_nobody_seeds_a_global_generator_and_only_the_command_line_prints():

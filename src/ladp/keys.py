@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from collections.abc import Iterator
 from threading import RLock
+from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 
 REIGN = RLock()  # torch has one such generator: threads take turns
@@ -50,3 +52,11 @@ class Key:
                 yield
             finally:
                 torch.random.set_rng_state(before)
+
+
+class Source(Protocol):
+    """What stands in for a key where noise has no address: it adds its own (`ladp.privacy.entropy`)."""
+
+    def at(self, *address: str | int) -> "Source": ...
+
+    def add(self, row: Tensor, sigma: float) -> float: ...

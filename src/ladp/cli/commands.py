@@ -2,7 +2,7 @@
 
 import typer
 
-from ladp.cli import data, demo, listing, noise, privacy, report, run, tables
+from ladp.cli import data, demo, ledger, listing, noise, privacy, report, run, tables
 from ladp.version import VERSION
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app.command("demo")(demo.demo)
 app.command("list")(listing.show)
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(noise.app, name="noise")
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(data.app, name="data")
 app.add_typer(tables.app, name="tables")
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from ladp.keys import Key
+from ladp.keys import Key, Source
 from ladp.params import Layer
 
 
@@ -63,12 +63,14 @@ def shorten(rows: Tensor, layers: Sequence[Layer], scale: Tensor, centre: Tensor
         rows[:, part] = torch.where(factor < 1, origin[:, part] + factor * moved[:, part], rows[:, part])
 
 
-def perturb(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, keys: Sequence[Key]) -> Tensor:
+def perturb(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, keys: Sequence[Key] | Sequence[Source]) -> Tensor:
     """Add N(0, sigma_kj^2 I) to layer j of row k, in place (Algorithm 4, lines 2 and 3); returns the norms of what was added, [K, J].
 
     A client's noise is one draw of the whole row from its own key, of which each layer takes its columns,
     so what one layer gets does not depend on which others were chosen.
     """
+    if not all(isinstance(key, Key) for key in keys):
+        return _add(rows, layers, sigma, keys)
     if kernels := _kernels(rows):
         return kernels.perturb(rows, layers, sigma, keys)
     drawn = torch.zeros_like(sigma)
@@ -81,6 +83,14 @@ def perturb(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, keys: Sequence
                 part = normal[layer.start : layer.stop].mul_(sigma[k, j].item())
                 rows[k, layer.start : layer.stop] += part
                 drawn[k, j] = torch.linalg.vector_norm(part, dtype=torch.float64)
+    return drawn
+
+
+def _add(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, sources: Sequence[Source]) -> Tensor:
+    """The same with noise that no key decides."""
+    drawn = torch.zeros_like(sigma)
+    for k, j in (sigma > 0).nonzero().tolist():
+        drawn[k, j] = sources[k].add(rows[k, layers[j].start : layers[j].stop], sigma[k, j].item())
     return drawn
 
 
