@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,10 +10,12 @@ from torch.nn import functional as F
 
 from ladp import models
 from ladp.errors import Problem
-from ladp.params import Layout
+from ladp.keys import Key
+from ladp.params import Layer, Layout
 from ladp.training.local import normalise
 from ladp.training.quick import quicken
-from ladp.training.records import clipped_sums, manner, plain, watch
+from ladp.training.records import clipped_sums, manner, plain, stacked_sums, watch
+from ladp.training.records.sampling import sample
 
 
 class Residual(nn.Module):
@@ -84,8 +87,7 @@ SLOW = {"tied", "own", "swapped axes"}
 
 
 def make(name, n=23, copies=1, seed=0):
-    with torch.random.fork_rng():
-        torch.random.default_generator.manual_seed(seed)
+    with Key(seed).reign():
         model = MODELS[name]().double()
         images, labels = normalise(torch.randint(0, 256, (n * copies, 1, 8, 8), dtype=torch.uint8), torch.float64), torch.randint(0, 10, (n,))
     return model, images, labels
@@ -138,3 +140,230 @@ def test_clipped_sums_are_those_of_one_record_at_a_time(name, by):
     assert not rows[2].any() and not rows[4].any() and not facts[4].any()
     losses = F.cross_entropy(model(images), labels, reduction="none")
     torch.testing.assert_close(facts[:, 0], torch.zeros(5, dtype=torch.float64).index_add_(0, owners, losses.detach()))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_clients_with_weights_of_their_own_get_what_they_get_one_by_one(name):
+    model, images, labels = make(name, 12)
+    layout, rows = Layout.of(model), []
+    layers = layout.layers()
+    for k in range(3):
+        rows.append(layout.read(model) * (1 + 0.1 * k))
+    rows, mask, scales = torch.stack(rows), torch.ones(3, 4, dtype=torch.bool), scaled(layers, 3)
+    mask[0, 3], mask[2, :] = False, False
+    found, facts = stacked_sums(model, rows, images.unflatten(0, (3, 4)), labels.view(3, 4), mask, layout, layers, scales)
+    for k, part in enumerate(torch.arange(12).split(4)):
+        layout.write(rows[k], model)
+        part = part[mask[k]]
+        wanted, told = clipped_sums(model, images[part], labels[part], torch.zeros(len(part), dtype=torch.int64), 1, layout, layers, scales[k : k + 1])
+        torch.testing.assert_close(found[k], wanted[0], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(facts[k], told[0])
+
+
+def sums(model, images, labels, owners=None, count=1, layers=None, scales=None, **options):
+    layout = Layout.of(model)
+    layers = layers or layout.layers()
+    owners = torch.zeros(len(labels), dtype=torch.int64) if owners is None else owners
+    scales = torch.full((count, len(layers)), 0.3, dtype=torch.float64) if scales is None else scales
+    return clipped_sums(model, images, labels, owners, count, layout, layers, scales, **options)
+
+
+@pytest.mark.parametrize("name", ["cnn-small", "residual", "own"])
+def test_adding_or_removing_a_record_moves_its_owner_by_at_most_one_in_the_scaled_norm_and_nobody_else(name):
+    model, images, labels = make(name)
+    images *= 20  # gradients far beyond the bound
+    layers, owners = Layout.of(model).layers(), torch.arange(23) % 3
+    scales = scaled(layers, 3)
+    rows, facts = sums(model, images, labels, owners, 3, layers, scales)
+    moves = []
+    for r in range(0, 23, 4):
+        rest = torch.arange(23) != r
+        moved = rows - sums(model, images[rest], labels[rest], owners[rest], 3, layers, scales)[0]
+        length = lambda k: sum((moved[k, l.start : l.stop].norm() / scales[k, j]) ** 2 for j, l in enumerate(layers)) ** 0.5  # noqa: E731
+        moves.append(float(length(r % 3)))
+        assert moves[-1] <= 1 + 1e-9 and max(float(length(k)) for k in range(3) if k != r % 3) < 1e-12
+    assert max(moves) > 1 - 1e-9 and facts[:, 1].sum() > 15
+
+
+def test_a_frozen_layer_is_zero_and_does_not_count_in_the_norm():
+    model, images, labels = make("residual")
+    layout, owners = Layout.of(model), torch.arange(23) % 2
+    layers = layout.layers()
+    scales = scaled(layers, 2)
+    scales[:, 0], scales[0, 4], scales[1, 7:9] = 0, 0, 0
+    rows, _ = sums(model, images, labels, owners, 2, layers, scales)
+    torch.testing.assert_close(rows, explicit(model, images, labels, owners, 2, layout, layers, scales), rtol=1e-10, atol=1e-12)
+    still = [[not rows[k, l.start : l.stop].any() for l in layers[:9]] for k in range(2)]
+    assert still == [[s == 0 for s in line[:9]] for line in scales.tolist()]
+    assert not sums(model, images, labels, owners, 2, layers, torch.zeros_like(scales))[0].any()
+
+
+def test_what_is_not_trained_or_lies_in_no_layer_is_zero():
+    model, images, labels = make("cnn-small")
+    model.fc1.weight.requires_grad_(False)
+    layout = Layout.of(model)
+    some = layout.layers()[2:]
+    rows, _ = sums(model, images, labels, layers=some, scales=torch.full((1, len(some)), 0.2))
+    torch.testing.assert_close(rows, explicit(model, images, labels, torch.zeros(23, dtype=torch.int64), 1, layout, some, torch.full((1, len(some)), 0.2)), rtol=1e-10, atol=1e-12)
+    frozen = next(e for e in layout.entries if e.name == "fc1.weight")
+    assert not rows[0, : some[0].start].any() and not rows[0, frozen.start : frozen.stop].any() and rows.any()
+    assert [p.requires_grad for p in model.parameters()] == [n != "fc1.weight" for n, _ in model.named_parameters()]
+
+
+@pytest.mark.parametrize("name", ["cnn-small", "residual", "own"])
+def test_the_gradients_of_a_records_copies_are_averaged_before_clipping(name):
+    model, images, labels = make(name, 9, copies=3)
+    owners, layout = torch.tensor([1, 0, 0, 2, 1, 1, 0, 2, 0]), Layout.of(model)
+    scales = scaled(layout.layers(), 3)
+    rows, _ = sums(model, images, labels, owners, 3, scales=scales, copies=3)
+    torch.testing.assert_close(rows, explicit(model, images, labels, owners, 3, layout, layout.layers(), scales, 3), rtol=1e-10, atol=1e-12)
+    found, _ = stacked_sums(model, layout.read(model).repeat(3, 1), images.unflatten(0, (3, 9)), labels.view(3, 3), torch.ones(3, 3), layout, layout.layers(), scales, 3)
+    wanted, _ = sums(model, images, labels, torch.arange(3).repeat_interleave(3), 3, scales=scales, copies=3)
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["residual", "own"])
+def test_how_many_records_are_read_at_a_time_changes_nothing(name, monkeypatch):
+    model, images, labels = make(name, 40)
+    owners = torch.randint(0, 3, (40,), generator=torch.Generator().manual_seed(1))
+    whole = sums(model, images, labels, owners, 3)
+    monkeypatch.setitem(manner.MEMORY, "cpu", 7 * next(iter(manner._TRIED[model].values())).bytes)
+    for one, other in zip(whole, sums(model, images, labels, owners, 3)):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    layout, layers = Layout.of(model), Layout.of(model).layers()
+    scales = torch.full((2, len(layers)), 0.3, dtype=torch.float64)
+    stacked, _ = stacked_sums(model, layout.read(model).repeat(2, 1), images.unflatten(0, (2, 20)), labels.view(2, 20), torch.ones(2, 20), layout, layers, scales)
+    torch.testing.assert_close(stacked.sum(0), whole[0].sum(0), rtol=1e-10, atol=1e-12)
+
+
+def test_no_records_give_zero_rows():
+    model, images, labels = make("cnn-small")
+    rows, facts = sums(model, images[:0], labels[:0], count=3)
+    assert rows.shape == (3, Layout.of(model).size) and not rows.any() and not facts.any()
+
+
+def test_the_result_in_float32_is_that_in_float64_up_to_rounding():
+    model, images, labels = make("residual")
+    wanted, _ = sums(model, images, labels)
+    found, _ = sums(model.float(), images.float(), labels)
+    assert found.dtype == torch.float32 and float((found - wanted).norm() / wanted.norm()) < 1e-5
+
+
+def test_in_bf16_the_sums_are_near_and_no_record_is_longer_than_the_bound():
+    model, images, labels = make("cnn-small")
+    model, images = model.float(), images.float() * 5
+    wanted, _ = sums(model, images, labels, torch.arange(23), 23)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, _ = sums(model, images, labels, torch.arange(23), 23)
+    assert float((found - wanted).norm() / wanted.norm()) < 0.05
+    assert 0.98 < float(found.norm(dim=1).max() / 0.3) <= 1 + 1e-3
+
+
+def test_every_record_has_its_own_dropout_and_it_is_on():
+    model, images, labels = models.create("cnn-small", channels=1, size=8, dropout=0.5), *make("cnn-small", 1)[1:]
+    images, labels, names = images.float().repeat(8, 1, 1, 1), labels.repeat(8), ("fc1.weight", "fc2.bias")
+    for way in (watch, plain):
+        with Key(0).reign():
+            losses, parts = way.read(model.train(), images, labels, names, 1)
+        assert len(set(losses.tolist())) == 8 and len(set(parts["fc1.weight"].squares().tolist())) == 8
+    with Key(0).reign():
+        one = sums(model, images, labels)[0]
+    with Key(0).reign():
+        assert torch.equal(one, sums(model, images, labels)[0])  # the first time, when the way is tried, draws no other numbers
+
+
+class Mixing(nn.Module):
+    """A model of whose records one sees the others."""
+
+    def __init__(self, seen: bool):
+        super().__init__()
+        self.head, self.seen = nn.Linear(64, 10), seen
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.head(x - 0.5 * (x.mean(0) if self.seen else x.mean(0).detach()))
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_record_is_never_read_by_the_light_of_others(seen):
+    with Key(0).reign():
+        model = Mixing(seen).double()
+    _, images, labels = make("cnn-small", 6)
+    found, _ = sums(model, images, labels, torch.arange(6), 6)
+    alone = torch.cat([sums(model, images[r : r + 1], labels[r : r + 1])[0] for r in range(6)])
+    torch.testing.assert_close(found, alone, rtol=1e-10, atol=1e-12)
+
+
+class Counting(nn.Module):
+    """A model that keeps a mean of what it has seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+        self.register_buffer("mean", torch.zeros(64))
+
+    def forward(self, x):
+        self.mean.lerp_(x.detach().flatten(1).mean(0), 0.1)
+        return self.head(x.flatten(1) - self.mean)
+
+
+def test_a_model_that_mixes_records_or_remembers_them_is_refused_with_the_remedy():
+    _, images, labels = make("cnn-small")
+    with pytest.raises(Problem, match=r"features\.0\.1 is a BatchNorm2d.*norm = 'group'"):
+        sums(models.create("cnn-small", channels=1, size=8, norm="batch").double(), images, labels)
+    with pytest.raises(Problem, match="mean is changed in training.*norm = 'group'"):
+        sums(Counting().double(), images, labels)
+
+
+@pytest.mark.parametrize("scale", [-1.0, float("nan"), float("inf")])
+def test_a_scale_that_is_no_scale_is_refused(scale):
+    model, images, labels = make("cnn-small")
+    with pytest.raises(Problem, match="scale must be finite and at least 0"):
+        sums(model, images, labels, scales=torch.full((1, 8), scale))
+
+
+def test_what_does_not_fit_together_is_refused():
+    model, images, labels = make("cnn-small")
+    with pytest.raises(Problem, match=r"one row for each of 2 owners and one column for each of 8 layers, got \[1, 8\]"):
+        sums(model, images, labels, count=2, scales=torch.ones(1, 8))
+    with pytest.raises(Problem, match="owners must lie in 0..1, got 0..2"):
+        sums(model, images, labels, torch.arange(23) % 3, 2)
+    with pytest.raises(Problem, match="23 images do not belong to 23 labels"):
+        sums(model, images, labels, copies=2)
+    with pytest.raises(Problem, match="layer 'half' holds a part of 'features.0.0.weight'"):
+        sums(model, images, labels, layers=[Layer("half", 0, 7)])
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_opacus_gives_the_same_gradients_and_the_same_clipped_sum():
+    opacus = pytest.importorskip("opacus")
+    model, images, labels = make("GroupNorm")
+    images, layout = images * 10, Layout.of(model)
+    rows, _ = sums(model, images, labels, scales=torch.full((1, len(layout.layers())), 0.7))
+    theirs = opacus.GradSampleModule(copy.deepcopy(model), loss_reduction="sum")
+    optimiser = opacus.optimizers.DPOptimizer(torch.optim.SGD(theirs.parameters(), lr=1.0), noise_multiplier=0.0, max_grad_norm=0.7, expected_batch_size=None, loss_reduction="sum")
+    F.cross_entropy(theirs(images), labels, reduction="sum").backward()
+    _, parts = watch.read(model, images, labels, [n for n, _ in model.named_parameters()], 1)
+    for (name, _), parameter in zip(model.named_parameters(), theirs.parameters()):
+        torch.testing.assert_close(parts[name].squares(), parameter.grad_sample.flatten(1).square().sum(1), rtol=1e-9, atol=1e-12)
+    optimiser.clip_and_accumulate()
+    summed = torch.cat([parameter.summed_grad.flatten() for parameter in theirs.parameters()])
+    assert float((rows[0] - summed).norm() / summed.norm()) < 1e-6
+
+
+def test_poisson_sampling_takes_each_record_with_its_rate_and_independently():
+    draws = np.stack([np.isin(np.arange(400), sample(Key(3).at("records", step), 400, 0.1)) for step in range(2000)])
+    share = draws.mean(0)
+    assert abs(share.mean() - 0.1) < 5 * (0.09 / draws.size) ** 0.5 and np.abs(share - 0.1).max() < 5.5 * (0.09 / 2000) ** 0.5
+    sizes = draws.sum(1)
+    assert abs(sizes.var() / (400 * 0.09) - 1) < 5 * (2 / 2000) ** 0.5  # a binomial number, not a fixed one
+    correlation = np.corrcoef(draws[:, :60].T) - np.eye(60)
+    assert np.abs(correlation).max() < 5.5 / 2000**0.5
+
+
+def test_a_sample_goes_by_its_key_and_a_rate_of_one_takes_all():
+    assert sample(Key(0), 50, 1.0).tolist() == list(range(50)) and sample(Key(0), 0, 0.5).tolist() == []
+    assert sample(Key(0).at(1), 500, 0.2).tolist() == sample(Key(0).at(1), 500, 0.2).tolist() != sample(Key(0).at(2), 500, 0.2).tolist()
+    for rate in (0.0, -0.1, 1.5, float("nan")):
+        with pytest.raises(Problem, match="record rate must be above 0 and at most 1"):
+            sample(Key(0), 50, rate)

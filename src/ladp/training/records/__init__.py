@@ -1,12 +1,13 @@
 """Record-level training: the gradient of each record, shortened in a layer geometry, summed by owner."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ladp.errors import Problem
-from ladp.params import Layer, Layout
+from ladp.params import Entry, Layer, Layout
 from ladp.training.local import take
 from ladp.training.records.geometry import Geometry
 from ladp.training.records.manner import choose
@@ -28,39 +29,59 @@ def clipped_sums(model: nn.Module, images: Tensor, labels: Tensor, owners: Tenso
         model.train()
         manner = choose(model, images, labels, geometry.names)
         for x, y, k in batches(images, labels, owners.cpu(), manner.chunk(images.device, copies), copies):
-            sums.add(geometry, k, *manner.read(model, x, y, geometry.names, copies))
+            sums.add(geometry, Groups.of(k, x.device), k.to(x.device), *manner.read(model, x, y, geometry.names, copies))
     return sums.rows, sums.facts
 
 
-class Sums:
-    """What has been added up so far, by owner: the shortened gradients, the losses, how many were shortened."""
+def stacked_sums(model: nn.Module, rows: Tensor, images: Tensor, labels: Tensor, mask: Tensor, layout: Layout, layers: Sequence[Layer], scales: Tensor, copies: int = 1) -> tuple[Tensor, Tensor]:
+    """The same for clients with weights of their own, `rows` [K, size]: images [K, b copies, ...], labels [K, b]; a record that `mask` [K, b] leaves out counts for
+    nothing, so that batches of unlike sizes can be filled up. What is no part of a row, such as counters, is that of `model`.
+    """
+    geometry = Geometry.of(layout, layers, scales, len(rows), images.device)
+    return stacked_step(model, rows, images, labels, mask, layout, geometry, copies)
 
-    def __init__(self, rows: Tensor, facts: Tensor):
-        self.rows, self.facts = rows, facts
+
+def stacked_step(model: nn.Module, rows: Tensor, images: Tensor, labels: Tensor, mask: Tensor, layout: Layout, geometry: Geometry, copies: int = 1) -> tuple[Tensor, Tensor]:
+    """The same for scales that stay what they are for some steps; once called, it neither waits for the device nor copies to it."""
+    sums, state = Sums.zero(len(rows), layout, rows), layout.views(rows)
+    if labels.numel() and geometry.entries:
+        model.train()
+        manner = choose(model, images[0], labels[0], geometry.names)
+        size = max(1, manner.chunk(images.device, copies) // len(rows))
+        for x, y, kept in zip(images.split(size * copies, 1), labels.split(size, 1), mask.split(size, 1)):
+            groups = Groups.even(*y.shape, images.device)
+            sums.add(geometry, groups, groups.owners.repeat_interleave(y.shape[1], output_size=y.numel()), *manner.stacked(model, state, x, y, geometry.names, copies), kept.flatten())
+    return sums.rows, sums.facts
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What has been added up so far, by owner: the shortened gradients [count, size]; the losses, and how many were shortened [count, 2]."""
+
+    rows: Tensor
+    facts: Tensor
 
     @staticmethod
     def zero(count: int, layout: Layout, like: Tensor) -> "Sums":
         return Sums(torch.zeros(count, layout.size, dtype=like.dtype, device=like.device), torch.zeros(count, 2, dtype=torch.float64, device=like.device))
 
-    def add(self, geometry: Geometry, owners: Tensor, losses: Tensor, parts: dict[str, Part]) -> None:
+    def add(self, geometry: Geometry, groups: Groups, owners: Tensor, losses: Tensor, parts: dict[str, Part], mask: Tensor | None = None) -> None:
         """One batch, sorted by owner."""
-        groups, place = Groups.of(owners, self.rows.device), owners.to(self.rows.device)
-        squares = torch.stack([parts[name].squares() for name in geometry.names], 1)
-        weights, shortened = geometry.coefficients(squares, place)
-        weights = weights.to(self.rows.dtype)
-        for e, entry in enumerate(geometry.entries):
-            _add(self.rows[:, entry.start : entry.stop], groups.owners, parts[entry.name].sums(weights[:, e], groups))
-        self.facts.index_add_(0, place, torch.stack([losses.double(), shortened.double()], 1))
+        with torch.autocast(self.rows.device.type, enabled=False):
+            squares = torch.stack([parts[name].squares() for name in geometry.names], 1)
+            weights, shortened = geometry.coefficients(squares, owners)
+            weights, facts = weights.to(self.rows.dtype), torch.stack([losses.double(), shortened.double()], 1)
+            if mask is not None:
+                weights, facts = weights * mask.unsqueeze(1), facts * mask.unsqueeze(1)
+            for e, entry in enumerate(geometry.entries):
+                self._rows(entry).index_add_(0, groups.owners, parts[entry.name].sums(weights[:, e], groups))
+            self.facts.index_add_(0, owners, facts)
+
+    def _rows(self, entry: Entry) -> Tensor:
+        return self.rows[:, entry.start : entry.stop]
 
 
-def _add(rows: Tensor, places: Tensor, sums: Tensor) -> None:
-    if len(rows) == 1:
-        rows += sums
-    else:
-        rows.index_add_(0, places, sums)
-
-
-def batches(images: Tensor, labels: Tensor, owners: Tensor, size: int, copies: int):
+def batches(images: Tensor, labels: Tensor, owners: Tensor, size: int, copies: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Images, labels and owners of so many records at a time, sorted by owner."""
     if not bool((owners[1:] >= owners[:-1]).all()):
         order = owners.argsort(stable=True)

@@ -1,6 +1,6 @@
 """What a module's input and the slope of its output say about the gradient of each record: one rule a type of module."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ladp.training import quick
-from ladp.training.records.parts import Dense, Part, Product
+from ladp.training.records.parts import Dense, Part, Product, wide
 
 GHOST = 16  # writing a number of a gradient out and reading it back costs about as much as so many products and sums
 Rule = Callable[[nn.Module, Tensor, Tensor, int], dict[str, Part]]
@@ -17,7 +17,7 @@ Rule = Callable[[nn.Module, Tensor, Tensor, int], dict[str, Part]]
 def linear(module: nn.Linear, given: Tensor, slope: Tensor, n: int) -> dict[str, Part]:
     """W: sum over whatever lies between the record and the features."""
     given, slope = given.reshape(n, -1, given.shape[-1]), slope.reshape(n, -1, slope.shape[-1])
-    return {"weight": _cheapest(Product(given, slope, tuple(module.weight.shape))), "bias": Dense(slope.sum(1))}
+    return {"weight": _cheapest(Product(given, slope, tuple(module.weight.shape))), "bias": Dense(slope.sum(1, dtype=wide(slope.dtype)))}
 
 
 def convolution(module: nn.Conv2d, given: Tensor, slope: Tensor, n: int) -> dict[str, Part]:
@@ -27,7 +27,7 @@ def convolution(module: nn.Conv2d, given: Tensor, slope: Tensor, n: int) -> dict
     patches = _patches(module, given.permute(0, 2, 3, 1), slope.shape[1:3]).reshape(n, -1, height * width * module.in_channels)
     slope = slope.reshape(n, -1, module.out_channels)
     axes = module.out_channels, height, width, module.in_channels
-    return {"weight": _cheapest(Product(patches, slope, axes, (0, 3, 1, 2))), "bias": Dense(slope.sum(1))}
+    return {"weight": _cheapest(Product(patches, slope, axes, (0, 3, 1, 2))), "bias": Dense(slope.sum(1, dtype=wide(slope.dtype)))}
 
 
 def group_norm(module: nn.GroupNorm, given: Tensor, slope: Tensor, n: int) -> dict[str, Part]:
@@ -43,6 +43,23 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.Conv2d: convolution,
     nn.GroupNorm: group_norm,
 }
+
+
+def parts(modules: dict[str, nn.Module], caught: dict[str, tuple[Tensor, Tensor | None]], names: Sequence[str], n: int) -> dict[str, Part]:
+    """The gradients of n records by tensor, from what went into each module and the slope of what came out; zero for a module that had no say in the loss."""
+    found: dict[str, Part] = {}
+    for at, (given, slope) in caught.items():
+        if slope is not None:
+            with torch.autocast(slope.device.type, enabled=False):
+                each = RULES[type(modules[at])](modules[at], given.to(slope.dtype), slope, n)
+            found |= {f"{at}.{part}" if at else part: gradients for part, gradients in each.items()}
+    return {name: found.get(name) or _nothing(modules, name, n) for name in names}
+
+
+def _nothing(modules: dict[str, nn.Module], name: str, n: int) -> Dense:
+    at, _, part = name.rpartition(".")
+    tensor = getattr(modules[at], part)
+    return Dense(torch.zeros_like(tensor).expand(n, *tensor.shape))
 
 
 def known(module: nn.Module) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import torch
@@ -12,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ladp.errors import Problem
-from ladp.training.records import plain, watch
+from ladp.training.records import plain, stack, watch
 from ladp.training.records.kinds import known
 from ladp.training.records.parts import Groups
 
@@ -26,6 +27,7 @@ class Manner:
     """How to read records, and the bytes that one image takes on the way."""
 
     read: Callable[..., plain.Read]
+    stacked: Callable[..., plain.Read]
     bytes: int
 
     def chunk(self, device: torch.device, copies: int) -> int:
@@ -35,10 +37,11 @@ class Manner:
 
 def choose(model: nn.Module, images: Tensor, labels: Tensor, names: Sequence[str]) -> Manner:
     """The way for this model, tried once on three images and remembered for as long as the model lives."""
-    tried, kind = _TRIED.setdefault(model, {}), (tuple(names), images.shape[1:], images.dtype, images.device)
+    tried, kind = _TRIED.setdefault(model, {}), (tuple(names), images.shape[1:], images.dtype, images.device, torch.is_autocast_enabled(images.device.type))
     if kind not in tried:
         refuse(model)
-        tried[kind] = _try(model, *_trial(images, labels), names)
+        with torch.random.fork_rng():
+            tried[kind] = _try(model, *_trial(images, labels), names)
     return tried[kind]
 
 
@@ -56,22 +59,22 @@ def _trial(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _try(model: nn.Module, images: Tensor, labels: Tensor, names: Sequence[str]) -> Manner:
-    apart = _keeps_apart(model, images)
-    fits = apart and all(known(model.get_submodule(name.rpartition(".")[0])) for name in names)
-    with _still(model):
+    fits = _keeps_apart(model, images) and all(map(known, watch.holders(model, names).values()))
+    with _still(model), torch.autocast(images.device.type, enabled=False):
         cost = _agrees(model, images, labels, names) if fits else None
+    if cost:
+        return Manner(watch.read, partial(stack.read_watched, outs=stack.outputs(model, names, images[:1])), cost)
     weight = 4 * sum(model.get_parameter(name).numel() for name in names) + 64 * images[0].numel()
-    return Manner(watch.read, cost) if cost else Manner(plain.read, weight * images.element_size())
+    return Manner(plain.read, stack.read_plain, weight * images.element_size())
 
 
 @contextmanager
 def _still(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and with torch's generator as it was."""
+    """Without dropout."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        with torch.random.fork_rng():
-            yield
+        yield
     finally:
         for module in training:
             module.training = True

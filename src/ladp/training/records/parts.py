@@ -37,6 +37,15 @@ class Groups:
         ends = sizes.cumsum(0).tolist()
         return Groups(met.to(device), tuple(zip([0, *ends], ends)))
 
+    @staticmethod
+    def even(count: int, each: int, device: torch.device) -> "Groups":
+        """`each` records of every owner."""
+        return Groups(torch.arange(count, device=device), tuple((k * each, (k + 1) * each) for k in range(count)))
+
+    @cached_property
+    def alike(self) -> bool:
+        return len({b - a for a, b in self.bounds}) == 1
+
     @cached_property
     def matrix(self) -> Tensor:
         """1 where a record belongs to a group: [groups, n]."""
@@ -46,13 +55,15 @@ class Groups:
         return marks.to(self.owners.device)
 
     @cached_property
-    def padded(self) -> Tensor | None:
-        """The records of each group, -1 after its last: [groups, most]; None where loops are better."""
+    def padded(self) -> tuple[Tensor, Tensor] | None:
+        """The records of each group, repeating the last, and where they are its own: [groups, most]; None where loops are better."""
         most, n = max(b - a for a, b in self.bounds), self.bounds[-1][1]
         if not self.owners.is_cuda or most * len(self.bounds) > WASTE * n:
             return None
-        lines = torch.arange(most).repeat(len(self.bounds), 1) + torch.tensor([a for a, _ in self.bounds]).unsqueeze(1)
-        return torch.where(lines < torch.tensor([b for _, b in self.bounds]).unsqueeze(1), lines, -1).to(self.owners.device)
+        firsts, lasts = torch.tensor(self.bounds).unbind(1)
+        lines = firsts.unsqueeze(1) + torch.arange(most)
+        own = lines < lasts.unsqueeze(1)
+        return torch.minimum(lines, lasts.unsqueeze(1) - 1).to(self.owners.device), own.to(self.owners.device)
 
 
 @dataclass(frozen=True)
@@ -63,15 +74,19 @@ class Dense:
     order: tuple[int, ...] | None = None  # how the axes of the gradient of one record are to be exchanged
 
     def squares(self) -> Tensor:
-        return torch.linalg.vector_norm(self.gradients.flatten(1), dim=1).square()
+        return _square(self.gradients)
 
     def bytes(self) -> int:
         """Memory of one record."""
         return self.gradients[0].numel() * self.gradients.element_size()
 
     def sums(self, weights: Tensor, groups: Groups) -> Tensor:
-        matrix = weights.unsqueeze(0) if len(groups.bounds) == 1 else groups.matrix * weights
-        return _exchange(matrix.to(self.gradients.dtype) @ self.gradients.flatten(1), self.gradients.shape[1:], self.order)
+        flat, count = self.gradients.flatten(1), len(groups.bounds)
+        if groups.alike:
+            found = (weights.view(count, 1, -1) @ flat.view(count, -1, flat.shape[1])).squeeze(1)
+        else:
+            found = (groups.matrix.to(weights.dtype) * weights) @ flat
+        return _exchange(found, self.gradients.shape[1:], self.order)
 
 
 @dataclass(frozen=True)
@@ -87,38 +102,52 @@ class Product:
         """sum_tu (in_t . in_u)(out_t . out_u), the ghost norm (Goodfellow 2015; Bu et al. 2022)."""
         if self.given.shape[1] == 1:
             return _square(self.given) * _square(self.slope)
-        return ((self.given @ self.given.mT) * (self.slope @ self.slope.mT)).sum((1, 2)).clamp_min(0)
+        return (times(self.given, self.given.mT) * times(self.slope, self.slope.mT)).sum((1, 2)).clamp_min(0)
 
     def bytes(self) -> int:
         """Memory of one record."""
         return (self.given[0].numel() + 2 * self.slope[0].numel()) * self.given.element_size()
 
     def sums(self, weights: Tensor, groups: Groups) -> Tensor:
-        scaled = self.slope * weights.to(self.slope.dtype)[:, None, None]
-        if len(groups.bounds) == 1 or groups.padded is None:
-            each = [multiply(_flat(scaled[a:b]).t(), _flat(self.given[a:b]).t()) for a, b in groups.bounds]
-            found = torch.stack(each) if len(each) > 1 else each[0].unsqueeze(0)
-        else:
-            index = groups.padded
-            held = scaled[index] * (index >= 0)[:, :, None, None]
-            found = _lines(held).mT @ _lines(self.given[index])
-        return _exchange(found.flatten(1), self.axes, self.order)
+        slope = self.slope * _down(weights, self.slope.dtype)[:, None, None]
+        return _exchange(_joined(slope, self.given, groups).flatten(1), self.axes, self.order)
 
     def written(self) -> Dense:
         """The same with every record's gradient written out."""
-        return Dense((self.slope.mT @ self.given).view(-1, *self.axes), self.order)
+        return Dense(times(self.slope.mT, self.given).view(-1, *self.axes), self.order)
+
+
+def _joined(slope: Tensor, given: Tensor, groups: Groups) -> Tensor:
+    """sum_rt out_rt in_rt' over the records of each group: [groups, O, D]."""
+    if groups.owners.is_cuda and groups.alike:
+        lines = lambda x: x.reshape(len(groups.bounds), -1, x.shape[2])  # noqa: E731
+        return times(lines(slope).mT, lines(given))
+    if groups.padded:
+        index, own = groups.padded
+        return times((slope[index] * own[:, :, None, None]).flatten(1, 2).mT, given[index].flatten(1, 2))
+    each = [multiply(slope[a:b].flatten(0, 1).t(), given[a:b].flatten(0, 1).t()) for a, b in groups.bounds]
+    return torch.stack(each).to(wide(slope.dtype))
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """In which sums are kept: at least float32."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def times(x: Tensor, y: Tensor) -> Tensor:
+    """Products of matrices, with sums that are never kept in less than float32."""
+    if x.dtype == wide(x.dtype):
+        return x @ y
+    return torch.bmm(x, y, out_dtype=torch.float32) if x.is_cuda else x.float() @ y.float()
 
 
 def _square(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x.flatten(1), dim=1).square()
+    return torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=wide(x.dtype)).square()
 
 
-def _flat(x: Tensor) -> Tensor:
-    return x.flatten(0, 1)
-
-
-def _lines(x: Tensor) -> Tensor:
-    return x.flatten(1, 2)
+def _down(weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """In a short type a little less, so that rounding the product makes no gradient longer than it may be."""
+    return weights.to(dtype) if dtype == wide(dtype) else (weights * (1 - torch.finfo(dtype).eps)).to(dtype)
 
 
 def _exchange(rows: Tensor, shape: Sequence[int], order: tuple[int, ...] | None) -> Tensor:

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
 
-from ladp.training.records.kinds import RULES
-from ladp.training.records.parts import Dense
+from ladp.training.records.kinds import parts
 from ladp.training.records.plain import Read
 
 
@@ -20,15 +19,23 @@ class Unclear(Exception):
 
 def read(model: nn.Module, images: Tensor, labels: Tensor, names: Sequence[str], copies: int) -> Read:
     """The loss of each record, and its gradient by tensor; the modules that hold `names` must be of a kind that has a rule."""
-    modules = {name: model.get_submodule(name) for name in dict.fromkeys(name.rpartition(".")[0] for name in names)}
+    modules = holders(model, names)
     with torch.enable_grad():
         caught, logits = _forward(model, modules, images)
-        losses = F.cross_entropy(logits, labels.repeat_interleave(copies), reduction="none").view(-1, copies).mean(1)
+        losses = losses_of(logits, labels, copies)
         slopes = torch.autograd.grad(losses.sum(), [edge for _, edge in caught.values()], allow_unused=True)
-    read = {(name, part): gradients for (name, (given, _)), slope in zip(caught.items(), slopes) if slope is not None
-            for part, gradients in RULES[type(modules[name])](modules[name], given, slope, len(labels)).items()}  # fmt: skip
-    zero = lambda name: Dense(torch.zeros_like(model.get_parameter(name)).expand(len(labels), *[-1] * model.get_parameter(name).dim()))  # noqa: E731
-    return losses.detach(), {name: read.get((name.rpartition(".")[0], name.rpartition(".")[2])) or zero(name) for name in names}
+    caught = {name: (given, slope) for (name, (given, _)), slope in zip(caught.items(), slopes)}
+    return losses.detach(), parts(modules, caught, names, len(labels))
+
+
+def holders(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
+    """The modules that hold these tensors."""
+    return {name: model.get_submodule(name) for name in dict.fromkeys(name.rpartition(".")[0] for name in names)}
+
+
+def losses_of(logits: Tensor, labels: Tensor, copies: int) -> Tensor:
+    """The loss of each record, the mean over its copies."""
+    return F.cross_entropy(logits, labels.repeat_interleave(copies), reduction="none").view(-1, copies).mean(1)
 
 
 def _forward(model: nn.Module, modules: dict[str, nn.Module], images: Tensor) -> tuple[dict[str, tuple[Tensor, GradientEdge]], Tensor]:
