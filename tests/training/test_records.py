@@ -14,7 +14,8 @@ from ladp.keys import Key
 from ladp.params import Layer, Layout
 from ladp.training.local import normalise
 from ladp.training.quick import quicken
-from ladp.training.records import clipped_sums, manner, plain, stacked_sums, watch
+from ladp.training.records import clipped_sums, kinds, manner, plain, stacked_sums, watch
+from ladp.training.records.parts import Dense, Groups, Product
 from ladp.training.records.sampling import sample
 
 
@@ -160,6 +161,21 @@ def test_clients_with_weights_of_their_own_get_what_they_get_one_by_one(name):
         torch.testing.assert_close(facts[k], told[0])
 
 
+@pytest.mark.parametrize("ghost", [0, 10**9])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_norms_are_the_same_whether_gradients_are_written_out_or_not(ghost, copies, monkeypatch):
+    monkeypatch.setattr(kinds, "GHOST", ghost)
+    model, images, labels = make("residual", 9, copies)
+    names = [name for name, _ in model.named_parameters()]
+    parts = [way.read(model.eval(), images, labels, names, copies)[1] for way in (watch, plain)]
+    groups, weights = Groups.of(torch.arange(9) // 4, "cpu"), torch.rand(9, dtype=torch.float64)
+    assert {type(part) for name, part in parts[0].items() if name.endswith("weight") and "norm" not in name and "unused" not in name} == {Product if ghost else Dense}
+    for name in names:
+        one, other = (way[name] for way in parts)
+        torch.testing.assert_close(one.squares(), other.squares(), rtol=1e-10, atol=1e-14)
+        torch.testing.assert_close(one.sums(weights, groups), other.sums(weights, groups), rtol=1e-10, atol=1e-14)
+
+
 def sums(model, images, labels, owners=None, count=1, layers=None, scales=None, **options):
     layout = Layout.of(model)
     layers = layers or layout.layers()
@@ -227,7 +243,7 @@ def test_how_many_records_are_read_at_a_time_changes_nothing(name, monkeypatch):
     model, images, labels = make(name, 40)
     owners = torch.randint(0, 3, (40,), generator=torch.Generator().manual_seed(1))
     whole = sums(model, images, labels, owners, 3)
-    monkeypatch.setitem(manner.MEMORY, "cpu", 7 * next(iter(manner._TRIED[model].values())).bytes)
+    monkeypatch.setattr(manner, "MEMORY", 7 * next(iter(manner._TRIED[model].values())).bytes)
     for one, other in zip(whole, sums(model, images, labels, owners, 3)):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
     layout, layers = Layout.of(model), Layout.of(model).layers()

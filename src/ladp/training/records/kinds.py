@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ladp.training import quick
-from ladp.training.records.parts import Dense, Part, Product, wide
+from ladp.training.records.parts import Dense, Part, Product, times, wide
 
 GHOST = 16  # writing a number of a gradient out and reading it back costs about as much as so many products and sums
 Rule = Callable[[nn.Module, Tensor, Tensor, int], dict[str, Part]]
@@ -21,13 +21,12 @@ def linear(module: nn.Linear, given: Tensor, slope: Tensor, n: int) -> dict[str,
 
 
 def convolution(module: nn.Conv2d, given: Tensor, slope: Tensor, n: int) -> dict[str, Part]:
-    """W: a linear map of the patches, one after the other; the gradient comes as out x height x width x in."""
-    height, width = module.kernel_size
-    slope = slope.permute(0, 2, 3, 1)
-    patches = _patches(module, given.permute(0, 2, 3, 1), slope.shape[1:3]).reshape(n, -1, height * width * module.in_channels)
-    slope = slope.reshape(n, -1, module.out_channels)
-    axes = module.out_channels, height, width, module.in_channels
-    return {"weight": _cheapest(Product(patches, slope, axes, (0, 3, 1, 2))), "bias": Dense(slope.sum(1, dtype=wide(slope.dtype)))}
+    """W: a linear map of the patches that each number of the output sees."""
+    slope, (top, left) = slope.permute(0, 2, 3, 1), _padding(module)
+    frame = F.pad(given.permute(0, 2, 3, 1), (0, 0, left, left, top, top)).contiguous()
+    places, size = len(slope) // n * prod(slope.shape[1:3]), module.weight.shape[1:].numel()
+    read = _by_patches if module.stride[0] > 1 or module.kernel_size[0] == 1 or _ghostly(places, size, module.out_channels) else _by_lines
+    return {"weight": read(module, frame, slope, n), "bias": Dense(slope.reshape(n, places, -1).sum(1, dtype=wide(slope.dtype)))}
 
 
 def group_norm(module: nn.GroupNorm, given: Tensor, slope: Tensor, n: int) -> dict[str, Part]:
@@ -73,20 +72,37 @@ def _odd(module: nn.Conv2d) -> bool:
     return all(size % 2 for size in module.kernel_size)
 
 
+def _ghostly(places: int, wide: int, out: int) -> bool:
+    """Whether the ghost norm takes less than gradients written out: T^2 (D + O) against D O times what a number costs."""
+    return places**2 * (wide + out) <= GHOST * wide * out
+
+
 def _cheapest(product: Product) -> Part:
-    """Written out, unless the ghost norm takes less: T^2 (D + O) against D O times what a number costs."""
-    places, wide = product.given.shape[1:]
-    out = product.slope.shape[2]
-    return product if places**2 * (wide + out) <= GHOST * wide * out else product.written()
+    return product if _ghostly(*product.given.shape[1:], product.slope.shape[2]) else product.written()
 
 
-def _patches(module: nn.Conv2d, image: Tensor, out: tuple[int, int]) -> Tensor:
-    """What each number of the output sees: [n, height, width, kernel height, kernel width, channels] of [n, height, width, channels]."""
-    (down, right), (below, beside), (far, wide) = module.stride, module.dilation, module.kernel_size
-    top, left = _padding(module)
-    frame = F.pad(image, (0, 0, left, left, top, top)).contiguous() if top or left else image.contiguous()
+def _by_patches(module: nn.Conv2d, frame: Tensor, slope: Tensor, n: int) -> Part:
+    """Patches [n height width, kernel height x kernel width x in]; the gradient comes as out x kernel height x kernel width x in."""
+    (down, right), (below, beside), (far, across) = module.stride, module.dilation, module.kernel_size
     line, whole, channels = frame.shape[2] * frame.shape[3], prod(frame.shape[1:]), frame.shape[3]
-    return frame.as_strided((len(frame), *out, far, wide, channels), (whole, down * line, right * channels, below * line, beside * channels, 1))
+    patches = frame.as_strided((len(frame), *slope.shape[1:3], far, across, channels), (whole, down * line, right * channels, below * line, beside * channels, 1))
+    patches, slope = patches.reshape(n, -1, far * across * channels), slope.reshape(n, -1, slope.shape[3])
+    return _cheapest(Product(patches, slope, (slope.shape[2], far, across, channels), (0, 3, 1, 2)))
+
+
+def _by_lines(module: nn.Conv2d, frame: Tensor, slope: Tensor, n: int) -> Dense:
+    """The same for a stride of 1 downwards, a line of the kernel at a time: what it sees then lies together, and is copied once for each column of the kernel only."""
+    right, (below, beside), (far, across) = module.stride[1], module.dilation, module.kernel_size
+    (_, high, breadth, channels), copies = frame.shape, len(frame) // n
+    line = breadth * channels
+    strides = copies * high * line, line, high * line, right * channels, beside * channels, 1
+    lines = frame.as_strided((n, high, copies, slope.shape[2], across, channels), strides).reshape(n, -1, across * channels)
+    slope, step = slope.unflatten(0, (n, copies)).transpose(1, 2), copies * slope.shape[2]
+    slope = slope.reshape(n, -1, slope.shape[4])
+    found = lines.new_empty(n, far, across * channels, slope.shape[2], dtype=wide(lines.dtype))
+    for i in range(far):
+        found[:, i] = times(lines[:, i * below * step : i * below * step + slope.shape[1]].mT, slope)
+    return Dense(found.unflatten(2, (across, channels)), (3, 2, 0, 1))
 
 
 def _padding(module: nn.Conv2d) -> tuple[int, int]:

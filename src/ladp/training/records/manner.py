@@ -17,7 +17,8 @@ from ladp.training.records import plain, stack, watch
 from ladp.training.records.kinds import known
 from ladp.training.records.parts import Groups
 
-MEMORY = {"cpu": 1 << 27, "cuda": 1 << 32}  # bytes that the records of one pass may take, roughly
+MEMORY = 1 << 24  # bytes that the gradients read in one pass may take; what the pass itself needs is several times as much
+SHARE = 32  # on a device: so many times less than its memory
 CLOSE = 0.02  # how far the two ways may lie apart on the records they are tried on: rounding, and nothing else
 _TRIED: WeakKeyDictionary[nn.Module, dict[tuple, "Manner"]] = WeakKeyDictionary()
 
@@ -32,7 +33,8 @@ class Manner:
 
     def chunk(self, device: torch.device, copies: int) -> int:
         """How many records to read at a time."""
-        return max(1, MEMORY["cpu" if device.type == "cpu" else "cuda"] // (self.bytes * copies))
+        room = torch.cuda.get_device_properties(device).total_memory // SHARE if device.type == "cuda" else MEMORY
+        return max(1, room // (self.bytes * copies))
 
 
 def choose(model: nn.Module, images: Tensor, labels: Tensor, names: Sequence[str]) -> Manner:
