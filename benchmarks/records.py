@@ -105,8 +105,7 @@ def alone(device: str, clients: int, slowly: bool = False) -> Callable[[], int]:
 
 def one_by_one(bench: Bench) -> None:
     """Have the records of this model read by the specification."""
-    names = tuple(e.name for e in bench.layout.entries)
-    choose(bench.model, bench.images[:3], bench.labels[:3], names)
+    choose(bench.model, bench.images)
     _TRIED[bench.model] = {kind: Manner(read, read_plain, 1 << 18) for kind in _TRIED[bench.model]}
 
 
@@ -269,7 +268,7 @@ def summary(row: dict, rod: dict) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--passes", type=int, default=7)
+    parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--clients", type=int, default=CLIENTS, help="of ten; fewer for a shorter run")
     parser.add_argument("--only", nargs="+", help="candidates whose name holds one of these, beside plain training")
     parser.add_argument("--out", type=Path)

@@ -323,10 +323,19 @@ class Counting(nn.Module):
         return self.head(x.flatten(1) - self.mean)
 
 
+class Deciding(nn.Sequential):
+    """A model that does this or that, by what the whole batch is like."""
+
+    def forward(self, x):
+        return super().forward(x if x.sum() > -1e9 else -x)
+
+
 def test_a_model_that_mixes_records_or_remembers_them_is_refused_with_the_remedy():
     _, images, labels = make("cnn-small")
     with pytest.raises(Problem, match=r"features\.0\.1 is a BatchNorm2d.*norm = 'group'"):
         sums(models.create("cnn-small", channels=1, size=8, norm="batch").double(), images, labels)
+    with pytest.raises(Problem, match="torch cannot take the gradient of Deciding record by record"):
+        sums(Deciding(nn.Flatten(), nn.Linear(64, 10)).double(), images, labels)
     with pytest.raises(Problem, match="mean is changed in training.*norm = 'group'"):
         sums(Counting().double(), images, labels)
 
@@ -383,3 +392,29 @@ def test_a_sample_goes_by_its_key_and_a_rate_of_one_takes_all():
     for rate in (0.0, -0.1, 1.5, float("nan")):
         with pytest.raises(Problem, match="record rate must be above 0 and at most 1"):
             sample(Key(0), 50, rate)
+
+
+def test_the_way_is_found_whatever_the_weights_are_and_layers_may_be_frozen_at_will():
+    model, images, labels = make("swapped axes")
+    with torch.no_grad():
+        model.head.weight.zero_()  # no gradient at all for what comes before
+    sums(model, images, labels)
+    assert [m.read for m in manner._TRIED[model].values()] == [plain.read]
+    model, images, labels = make("residual")
+    layers = Layout.of(model).layers()
+    for j in range(len(layers)):
+        scales = torch.ones(1, len(layers), dtype=torch.float64)
+        scales[0, j] = 0
+        rows, _ = sums(model, images, labels, layers=layers, scales=scales)
+        assert not rows[0, layers[j].start : layers[j].stop].any() and rows.any()
+    assert len(manner._TRIED[model]) == 1
+
+
+def test_records_that_are_no_images_will_do():
+    with Key(0).reign():
+        model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    features, labels, owners = torch.rand(10, 6, dtype=torch.float64), torch.arange(10) % 3, torch.tensor([1, 0] * 5)
+    layout, layers = Layout.of(model), Layout.of(model).layers()
+    found, _ = sums(model, features, labels, owners, 2)
+    scales = torch.full((2, 4), 0.3, dtype=torch.float64)
+    torch.testing.assert_close(found, explicit(model, features, labels, owners, 2, layout, layers, scales), rtol=1e-10, atol=1e-12)

@@ -27,7 +27,7 @@ def clipped_sums(model: nn.Module, images: Tensor, labels: Tensor, owners: Tenso
     sums = Sums.zero(count, layout, images)
     if len(labels) and geometry.entries:
         model.train()
-        manner = choose(model, images, labels, geometry.names)
+        manner = choose(model, images)
         for x, y, k in batches(images, labels, owners.cpu(), manner.chunk(images.device, copies), copies):
             sums.add(geometry, Groups.of(k, x.device), k.to(x.device), *manner.read(model, x, y, geometry.names, copies))
     return sums.rows, sums.facts
@@ -46,7 +46,7 @@ def stacked_step(model: nn.Module, rows: Tensor, images: Tensor, labels: Tensor,
     sums, state = Sums.zero(len(rows), layout, rows), layout.views(rows)
     if labels.numel() and geometry.entries:
         model.train()
-        manner = choose(model, images[0], labels[0], geometry.names)
+        manner = choose(model, images[0])
         size = max(1, manner.chunk(images.device, copies) // len(rows))
         for x, y, kept in zip(images.split(size * copies, 1), labels.split(size, 1), mask.split(size, 1)):
             groups = Groups.even(*y.shape, images.device)
@@ -86,7 +86,8 @@ def batches(images: Tensor, labels: Tensor, owners: Tensor, size: int, copies: i
     if not bool((owners[1:] >= owners[:-1]).all()):
         order = owners.argsort(stable=True)
         lines = (order.unsqueeze(1) * copies + torch.arange(copies)).flatten().to(images.device)
-        images, labels, owners = take(images, lines), labels[order.to(labels.device)], owners[order]
+        images = take(images, lines) if images.dim() == 4 else images.index_select(0, lines)
+        labels, owners = labels[order.to(labels.device)], owners[order]
     return zip(images.split(size * copies), labels.split(size), owners.split(size))
 
 

@@ -13,7 +13,10 @@ from ladp.params import Entry, Layer, Layout
 
 @dataclass(frozen=True)
 class Geometry:
-    """||g||_s^2 = sum_j ||g_j||^2 / s_kj^2 over the layers with s_kj > 0; the others, and what lies in no layer, are frozen (design of the release, section 2)."""
+    """||g||_s^2 = sum_j ||g_j||^2 / s_kj^2 over the layers with s_kj > 0; the others, and what lies in no layer, are frozen.
+
+    Dividing layer j by s_kj makes this the ordinary norm, and noise N(0, z^2 s_kj^2 I) on layer j the Gaussian mechanism with multiplier z, whatever the scales.
+    """
 
     entries: tuple[Entry, ...]  # the trainable tensors that are not frozen for everybody
     inverse: Tensor  # [count, entries] 1 / s^2, float64; 0 where frozen

@@ -1,25 +1,24 @@
 """Which way the records of a model are to be read: refused where they cannot be told apart, fast where that gives what one record at a time gives."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ladp.errors import Problem
+from ladp.keys import Key
 from ladp.training.records import plain, stack, watch
 from ladp.training.records.kinds import known
 from ladp.training.records.parts import Groups
 
 MEMORY = 1 << 24  # bytes that the gradients read in one pass may take; what the pass itself needs is several times as much
 SHARE = 32  # on a device: so many times less than its memory
-CLOSE = 0.02  # how far the two ways may lie apart on the records they are tried on: rounding, and nothing else
+CLOSE = 1e-6  # how far the two ways may lie apart in float64, relatively
 _TRIED: WeakKeyDictionary[nn.Module, dict[tuple, "Manner"]] = WeakKeyDictionary()
 
 
@@ -37,13 +36,13 @@ class Manner:
         return max(1, room // (self.bytes * copies))
 
 
-def choose(model: nn.Module, images: Tensor, labels: Tensor, names: Sequence[str]) -> Manner:
-    """The way for this model, tried once on three images and remembered for as long as the model lives."""
-    tried, kind = _TRIED.setdefault(model, {}), (tuple(names), images.shape[1:], images.dtype, images.device, torch.is_autocast_enabled(images.device.type))
+def choose(model: nn.Module, images: Tensor) -> Manner:
+    """The way for this model, tried once on a copy with other weights and other images: it depends on the model's kind alone."""
+    tried, kind = _TRIED.setdefault(model, {}), (images.shape[1:], images.dtype, images.device, torch.is_autocast_enabled(images.device.type))
     if kind not in tried:
         refuse(model)
         with torch.random.fork_rng():
-            tried[kind] = _try(model, *_trial(images, labels), names)
+            tried[kind] = _try(model, images[:1])
     return tried[kind]
 
 
@@ -54,68 +53,53 @@ def refuse(model: nn.Module) -> None:
             raise Problem(f"{name or 'the model'} is a {type(module).__name__}, which mixes the records of a batch: a guarantee for a record needs norm = 'group'")
 
 
-def _trial(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Three images that are nothing alike, with labels of the batch."""
-    first = images[:1]
-    return torch.cat([first, 0.5 - first, (first * 3).cos()]), labels[torch.arange(3, device=labels.device) % len(labels)]
+def _try(model: nn.Module, image: Tensor) -> Manner:
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    with torch.autocast(image.device.type, enabled=False):
+        other, images = _other(model, image)
+        fits = _keeps_apart(other, images) and all(map(known, watch.holders(other, names).values()))
+        numbers = _agrees(other, images, names) if fits else None
+    if numbers:
+        return Manner(watch.read, partial(stack.read_watched, outs=stack.outputs(model, names, image)), numbers * image.element_size())
+    numbers = 4 * sum(model.get_parameter(name).numel() for name in names) + 64 * image.numel()
+    return Manner(plain.read, stack.read_plain, numbers * image.element_size())
 
 
-def _try(model: nn.Module, images: Tensor, labels: Tensor, names: Sequence[str]) -> Manner:
-    fits = _keeps_apart(model, images) and all(map(known, watch.holders(model, names).values()))
-    with _still(model), torch.autocast(images.device.type, enabled=False):
-        cost = _agrees(model, images, labels, names) if fits else None
-    if cost:
-        return Manner(watch.read, partial(stack.read_watched, outs=stack.outputs(model, names, images[:1])), cost)
-    weight = 4 * sum(model.get_parameter(name).numel() for name in names) + 64 * images[0].numel()
-    return Manner(plain.read, stack.read_plain, weight * images.element_size())
-
-
-@contextmanager
-def _still(model: nn.Module) -> Iterator[None]:
-    """Without dropout."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
+def _other(model: nn.Module, image: Tensor) -> tuple[nn.Module, Tensor]:
+    """A copy in float64 with weights of which none is special, and three images that are nothing alike."""
+    other, generator = deepcopy(model).double(), Key(0).at("trial").generator()
+    draw = lambda *shape: torch.rand(shape, dtype=torch.float64, generator=generator).to(image.device)  # noqa: E731
+    with torch.no_grad():
+        for parameter in other.parameters():
+            fan = parameter[0].numel() if parameter.dim() > 1 else 0
+            parameter.copy_((2 * draw(*parameter.shape) - 1) * (3 / fan) ** 0.5 if fan else draw(*parameter.shape) + 0.5)
+    return other, 2 * draw(3, *image.shape[1:]) - 1
 
 
 @torch.no_grad()
 def _keeps_apart(model: nn.Module, images: Tensor) -> bool:
     """Whether an image's logits stay the same when the others of the batch change; a buffer that moves in training is refused."""
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    before = {name: buffer._version for name, buffer in buffers.items()}
-    found = []
+    before, found = {name: (buffer, buffer._version) for name, buffer in model.named_buffers()}, []
     for batch in (images, torch.cat([images[:1], 1 - images[1:]])):
         with torch.random.fork_rng():
-            found.append(functional_call(model, buffers, (batch,))[0])
-    if moved := [name for name, buffer in buffers.items() if buffer._version != before[name]]:
+            try:
+                found.append(model(batch)[0])
+            except RuntimeError:  # not in float64: the slow way will say what it is
+                return False
+    if moved := [name for name, buffer in model.named_buffers() if name not in before or before[name][0] is not buffer or before[name][1] != buffer._version]:
         raise Problem(f"{moved[0]} is changed in training, by records that no noise covers: a guarantee for a record needs a model without such statistics (norm = 'group')")
-    return torch.allclose(*found, rtol=1e-4, atol=1e-5, equal_nan=True)
+    return torch.allclose(*found, rtol=CLOSE, atol=CLOSE)
 
 
-def _agrees(model: nn.Module, images: Tensor, labels: Tensor, names: Sequence[str]) -> int | None:
-    """Bytes an image if the fast way gives what each image gives by itself, in the norms and in the sum; None if it does not."""
+def _agrees(model: nn.Module, images: Tensor, names: Sequence[str]) -> int | None:
+    """How many numbers an image takes if the fast way gives what each image gives by itself, in the norms and in the sum; None if it does not."""
+    labels, groups = torch.tensor([0, 1, 1], device=images.device), Groups.even(1, 3, images.device)
+    _, single = plain.read(model.eval(), images, labels, names, 1)  # without dropout
     try:
         _, parts = watch.read(model, images, labels, names, 1)
-    except (watch.Unclear, RuntimeError, IndexError, TypeError):
+    except (watch.Unclear, RuntimeError):
         return None
-    single, groups = _singly(model, images, labels, names), Groups.of(torch.zeros(3, dtype=torch.int64), images.device)
-    ones, biggest = torch.ones(3, device=images.device, dtype=images.dtype), max(g.norm(dim=1).max() for g in single.values())
-    for name, part in parts.items():
-        close = dict(rtol=CLOSE, atol=float(biggest) * 1e-4, equal_nan=True)
-        if not torch.allclose(part.squares().sqrt(), single[name].norm(dim=1), **close) or not torch.allclose(part.sums(ones, groups)[0], single[name].sum(0), **close):
-            return None
-    return sum(part.bytes() for part in parts.values())
-
-
-def _singly(model: nn.Module, images: Tensor, labels: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-    """The gradients of three images, one after the other: [3, size]."""
-    tensors, found = [model.get_parameter(name) for name in names], []
-    with torch.enable_grad():
-        for image, label in zip(images.split(1), labels.split(1)):
-            gradients = torch.autograd.grad(F.cross_entropy(model(image), label), tensors, allow_unused=True, materialize_grads=True)
-            found.append([gradient.flatten() for gradient in gradients])
-    return {name: torch.stack(each) for name, each in zip(names, zip(*found))}
+    norms, ones = torch.stack([single[name].squares().sqrt() for name in names], 1), images.new_ones(3)
+    near = partial(torch.allclose, rtol=CLOSE, atol=CLOSE**2 * float(norms.max()))
+    alike = near(torch.stack([parts[name].squares().sqrt() for name in names], 1), norms)
+    return sum(part.numbers() for part in parts.values()) if alike and all(near(parts[name].sums(ones, groups), single[name].sums(ones, groups)) for name in names) else None

@@ -20,7 +20,7 @@ class Part(Protocol):
 
     def sums(self, weights: Tensor, groups: "Groups") -> Tensor: ...
 
-    def bytes(self) -> int: ...
+    def numbers(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class Dense:
     def squares(self) -> Tensor:
         return _square(self.gradients)
 
-    def bytes(self) -> int:
-        """Memory of one record."""
-        return self.gradients[0].numel() * self.gradients.element_size()
+    def numbers(self) -> int:
+        """How many are kept of one record."""
+        return self.gradients[0].numel()
 
     def sums(self, weights: Tensor, groups: Groups) -> Tensor:
         flat, count = self.gradients.flatten(1), len(groups.bounds)
@@ -104,9 +104,9 @@ class Product:
             return _square(self.given) * _square(self.slope)
         return (times(self.given, self.given.mT) * times(self.slope, self.slope.mT)).sum((1, 2)).clamp_min(0)
 
-    def bytes(self) -> int:
-        """Memory of one record."""
-        return (self.given[0].numel() + 2 * self.slope[0].numel()) * self.given.element_size()
+    def numbers(self) -> int:
+        """How many are kept of one record."""
+        return self.given[0].numel() + 2 * self.slope[0].numel()
 
     def sums(self, weights: Tensor, groups: Groups) -> Tensor:
         slope = self.slope * _down(weights, self.slope.dtype)[:, None, None]

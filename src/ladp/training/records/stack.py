@@ -32,7 +32,7 @@ def read_plain(model: nn.Module, state: dict[str, Tensor], images: Tensor, label
 def read_watched(model: nn.Module, state: dict[str, Tensor], images: Tensor, labels: Tensor, names: Sequence[str], copies: int, outs: Outs) -> Read:
     """From one forward and one backward pass for all clients: the slope of what a module gives out is the gradient of something added to it."""
     modules, (count, each) = holders(model, names), labels.shape
-    held, added = _rest(model, state), {name: images.new_zeros(images.shape[1], *shape, dtype=dtype) for name, (shape, dtype) in outs.items()}
+    held, added = _rest(model, state), {name: images.new_zeros(images.shape[1], *shape, dtype=dtype) for name, (shape, dtype) in outs.items() if name in modules}
     client = grad(partial(_client, model, modules, held, copies), argnums=1, has_aux=True)
     slopes, (losses, given) = vmap(client, in_dims=(0, None, 0, 0), randomness="different")(state, added, images, labels)
     caught = {name: (given[name].flatten(0, 1), slopes[name].flatten(0, 1)) for name in given}
