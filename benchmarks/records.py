@@ -34,9 +34,7 @@ from ladp.training.local import Schedule, normalise, take, train
 from ladp.training.parallel import _settle
 from ladp.training.quick import quicken
 from ladp.training.records import Geometry, clipped_sums, stacked_step
-from ladp.training.records.manner import _TRIED, Manner, choose
-from ladp.training.records.plain import read
-from ladp.training.records.stack import read_plain
+from ladp.training.records.manner import _TRIED, choose, plainly
 from ladp.training.records.sampling import sample
 from ladp.version import VERSION
 
@@ -106,7 +104,7 @@ def alone(device: str, clients: int, slowly: bool = False) -> Callable[[], int]:
 def one_by_one(bench: Bench) -> None:
     """Have the records of this model read by the specification."""
     choose(bench.model, bench.images)
-    _TRIED[bench.model] = {kind: Manner(read, read_plain, 1 << 18) for kind in _TRIED[bench.model]}
+    _TRIED[bench.model] = dict.fromkeys(_TRIED[bench.model], plainly(bench.model, bench.images[:1]))
 
 
 def shared(device: str, clients: int, bf16: bool = False) -> Callable[[], int]:

@@ -16,8 +16,8 @@ from ladp.training.records import plain, stack, watch
 from ladp.training.records.kinds import known
 from ladp.training.records.parts import Groups
 
-MEMORY = 1 << 24  # bytes that the gradients read in one pass may take; what the pass itself needs is several times as much
-SHARE = 32  # on a device: so many times less than its memory
+MEMORY = 1 << 26  # bytes that one pass may take, roughly
+SHARE = 8  # on a device: so many times less than it has
 CLOSE = 1e-6  # how far the two ways may lie apart in float64, relatively
 _TRIED: WeakKeyDictionary[nn.Module, dict[tuple, "Manner"]] = WeakKeyDictionary()
 
@@ -59,9 +59,14 @@ def _try(model: nn.Module, image: Tensor) -> Manner:
         other, images = _other(model, image)
         fits = _keeps_apart(other, images) and all(map(known, watch.holders(other, names).values()))
         numbers = _agrees(other, images, names) if fits else None
-    if numbers:
-        return Manner(watch.read, partial(stack.read_watched, outs=stack.outputs(model, names, image)), numbers * image.element_size())
-    numbers = 4 * sum(model.get_parameter(name).numel() for name in names) + 64 * image.numel()
+    if not numbers:
+        return plainly(model, image)
+    return Manner(watch.read, partial(stack.read_watched, outs=stack.outputs(model, names, image)), 4 * numbers * image.element_size())
+
+
+def plainly(model: nn.Module, image: Tensor) -> Manner:
+    """One record at a time, which is always right."""
+    numbers = sum(parameter.numel() for parameter in model.parameters()) + 64 * image.numel()
     return Manner(plain.read, stack.read_plain, numbers * image.element_size())
 
 
