@@ -42,8 +42,16 @@ class Linear(nn.Linear):
 TWINS: dict[type[nn.Module], type[nn.Module]] = {nn.Dropout: Dropout, nn.Linear: Linear}
 
 
+def multiply(x: Tensor, y: Tensor) -> Tensor:
+    """x y' for matrices, by whatever is fastest here."""
+    return _product(x, y) if _product is not None and _ours(x) else x @ y.t()
+
+
 def _ours(x: Tensor) -> bool:
-    return x.dtype == torch.float32 and x.device.type == "cpu"
+    return x.dtype == torch.float32 and x.device.type == "cpu" and not _transformed()
+
+
+_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)  # torch.func takes torch's own operations apart, not ours
 
 
 class _Affine(torch.autograd.Function):
