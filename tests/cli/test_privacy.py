@@ -58,6 +58,23 @@ def test_infinity_is_a_string_in_strict_json():
     assert ask("privacy epsilon --sigma 1e-200 --delta .1")["epsilon"] == "inf"
 
 
+PLAN = "privacy plan --delta 1e-5 --unit record --view peer --clients 100 --active 100 --record-rate 0.1 --local-steps 1 --colluders 1"
+
+
+def test_a_plan_finds_the_noise_for_a_budget_and_says_what_it_rests_on():
+    answer = ask(f"{PLAN} --epsilon 8 --rounds 400")
+    assert answer["z"] == pytest.approx(0.143, abs=1e-3) and 7.99 < answer["epsilon"]["peer"] <= 8 and answer["epsilon"]["server"] > 1000
+    assert (answer["unit"], answer["view"], answer["delta"]) == ("record", "peer", 1e-5) and "dp-accounting" in answer["accountant"]
+    assert answer["cross_check"]["epsilon"] > 8 and answer["participations"] == "every client takes part in all 400 rounds"
+    table = call(f"{PLAN} --epsilon 8 --rounds 400 --records 100000000")
+    assert "server: 1" in table and "the server is trusted" in table and "publishes one record in full" in table
+
+
+def test_a_plan_finds_the_rounds_for_a_noise_and_the_cost_of_both():
+    rounds = ask(f"{PLAN} --epsilon 8 --z 0.15")["rounds"]
+    assert ask(f"{PLAN} --rounds {rounds} --z 0.15")["epsilon"]["peer"] == pytest.approx(8, abs=0.05)
+
+
 def test_the_naive_budget_shows_its_delta_and_its_warning():
     answer = ask("privacy naive --sigma 14.379093 --delta .02 --batch 50 --size 2000 --steps 288000")
     assert answer["epsilon"] == pytest.approx(1440, rel=1e-5) and answer["delta"] == pytest.approx(144) and answer["meaningless"] is True
@@ -109,6 +126,8 @@ def test_a_larger_kappa_scales_the_noise():
     ("privacy sigma --epsilon 1 --delta .02 --rule papr", "did you mean 'paper'"),
     ("privacy delta --epsilon 1 --sigma 0", "sigma must be positive and finite, got 0"),
     ("privacy delta --epsilon nan --sigma 1", "epsilon must be positive and finite, got nan"),
+    ("privacy plan --delta 1e-5 --rounds 4", "give two of epsilon, rounds and z"),
+    ("privacy plan --delta 1e-5 --rounds 400 --epsilon .1 --z-most 1", "cannot be kept with z at most 1: the smallest that can is"),
     ("noise expected --method foll", "did you mean 'full'"),
     ("noise expected --preset as-ran", "did you mean 'as-run'"),
     ("noise expected --model resnet19", "did you mean 'resnet18'"),

@@ -124,7 +124,7 @@ def test_renyi_divergences_agree_with_an_independent_accountant(z, rate, times):
     orders = [2, 3, 5, 8, 16, 64]
     accountant = dp_accounting.rdp.RdpAccountant(orders)
     accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(z)), times)
-    mine = dict(zip(renyi.ORDERS, renyi.course([(z, rate, times)], 1, 1.0)))
+    mine = dict(zip(renyi.ORDERS, renyi.composed([(z, rate, times)], 1, 1.0)))
     assert [mine[order] for order in orders] == pytest.approx(list(accountant._rdp), rel=1e-6)
 
 

@@ -143,6 +143,8 @@ def _text(value: Any) -> str:
         return f"{value['name']}: {_text(value['holds'])} ({value['numbers']})"
     if isinstance(value, dict):
         return "\n".join(f"{name}: {_text(inner)}" for name, inner in value.items())
+    if value is None:
+        return "no bound"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

@@ -85,8 +85,8 @@ def _power(one: Any, times: int) -> Any:
     # Large powers in two stages: dp-accounting's bound on the tails of a high power of a short distribution is slow to work out, and loose.
     if times <= 4096:
         return one.self_compose(times) if times > 1 else one
-    most = one.self_compose(1024).self_compose(times // 1024)
-    return most.compose(_power(one, times % 1024)) if times % 1024 else most
+    most = one.self_compose(64).self_compose(times // 64)
+    return most.compose(_power(one, times % 64)) if times % 64 else most
 
 
 def _product(parts: Sequence[Any]) -> Any:

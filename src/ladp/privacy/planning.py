@@ -9,81 +9,12 @@ from math import inf, log, log1p, sqrt
 from typing import Any
 
 from ladp.errors import Problem, choose
-from ladp.privacy.accounting import UNITS, VIEWS, Bound, Charge, cross_check, expected, turn
+from ladp.privacy.accounting import VIEWS, Bound, cross_check
 from ladp.privacy.gaussian import sigma_of
+from ladp.privacy.schedule import FURTHEST, Schedule
 
+LEAST = 1e-6  # no smaller z is looked for
 CLOSE = 1e-4  # the least z is found when epsilon is this near to the budget, relatively
-FURTHEST = 10**6  # rounds
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Who takes part how often, and in what: `active` of `clients` are drawn each round; or a client takes part in `participations` rounds at most."""
-
-    unit: str = "record"
-    clients: int = 100
-    active: int = 100
-    rounds: int = 400
-    rate: float = 1.0
-    steps: int = 1
-    colluders: int = 1
-    participations: int | None = None
-    weights: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        choose("unit", self.unit, UNITS)
-        if not 1 <= self.active <= self.clients:
-            raise Problem(f"active clients must be between 1 and the {self.clients} clients there are, got {self.active}")
-        if not 1 <= self.rounds <= FURTHEST:
-            raise Problem(f"rounds must be between 1 and {FURTHEST:,}, got {self.rounds}")
-        if not 0 < self.rate <= 1:
-            raise Problem(f"the rate of records must be above 0 and at most 1, got {self.rate}")
-        if self.participations is not None and not 1 <= self.participations <= self.rounds:
-            raise Problem(f"participations must be between 1 and the {self.rounds} rounds there are, got {self.participations}")
-
-    @property
-    def draws(self) -> tuple[int, float]:
-        """In how many rounds a client takes part, and with what chance in each."""
-        return (self.rounds, self.active / self.clients) if self.participations is None else (self.participations, 1.0)
-
-    @property
-    def rule(self) -> str:
-        """How participations are counted, in words."""
-        if self.participations is not None:
-            return f"a client takes part in at most {self.participations} of {self.rounds} rounds: whoever takes part more often is not covered"
-        if self.active == self.clients:
-            return f"every client takes part in all {self.rounds} rounds"
-        drawn = f"{self.active} of {self.clients} clients are drawn each of {self.rounds} rounds, {self.rounds * self.active / self.clients:g} times a client on average"
-        return f"{drawn}; delta is its mean over these draws, and a client drawn more often has spent more: no draw of clients amplifies"
-
-    def turn(self, z: float, view: str) -> tuple[Charge, ...]:
-        """What one participation costs."""
-        weights, rate = self.weights, self.rate
-        return turn(self.unit, view, z, rate=rate, steps=self.steps, active=self.active, colluders=self.colluders, weights=weights)
-
-    def cost(self, z: float, view: str, delta: float) -> Bound:
-        """What the whole schedule costs."""
-        return expected(self.turn(z, view), *self.draws, delta)
-
-    def assumptions(self, view: str) -> tuple[str, ...]:
-        """What must be so for the figures to hold."""
-        said = [NEIGHBOURS[self.unit]] + ([SAMPLING.format(rate=self.rate)] if self.unit == "record" and self.rate < 1 else [])
-        if view == "peer":
-            said += [f"the server is trusted; {self.colluders} of {self.active} active clients collude and know their own noise; the others' uploads all arrive"]
-            said += [LAST.format(before=self.steps - 1)] if self.unit == "record" and self.steps > 1 else []
-        return (*said, *ALWAYS)
-
-
-NEIGHBOURS = {
-    "record": "one record of one client is added or removed; the gradient of every record is clipped, and what it is divided by does not depend on the data",
-    "client": "one client's whole data set is replaced: its upload, clipped as a whole to C, moves by up to 2 C",
-}
-SAMPLING = "every step takes each record independently with probability {rate:g}, unseen by anyone"
-LAST = "only the last local step counts on the others' noise; the {before} before it are paid at z"
-ALWAYS = (
-    "noise, clip bounds and choice of layers depend on nothing but what the view has been shown; cohorts are drawn without looking at data",
-    "uploads that fail after their noise was drawn count as participations",
-)
 
 
 @dataclass(frozen=True)
@@ -116,13 +47,16 @@ def plan(
     """Of epsilon, z and rounds two are given and the third is found: the least z, the most rounds, or the cost."""
     if [epsilon, rounds, z].count(None) != 1:
         raise Problem("give two of epsilon, rounds and z: the third is worked out")
+    if rounds is None and participations is not None:
+        raise Problem("the rounds that a z allows are those a client may take part in: leave participations out")
     choose("view", view, VIEWS)
-    schedule = Schedule(unit, clients, active, rounds or participations or 1, rate, steps, colluders, participations, weights)
+    schedule = Schedule(unit, clients, active, 1 if rounds is None else rounds, rate, steps, colluders, participations, weights)
+    budget = inf if epsilon is None else epsilon
     if epsilon is not None:
         sigma_of(epsilon, delta)
-    if rounds is None:
-        schedule = _longest(schedule, z, view, epsilon, delta)
-    return _planned(schedule, _least(schedule, view, epsilon, delta, z_most) if z is None else z, view, delta, records)
+    if rounds is None and z is not None:
+        schedule = _longest(schedule, z, view, budget, delta)
+    return _planned(schedule, _least(schedule, view, budget, delta, z_most) if z is None else z, view, delta, records)
 
 
 def _least(schedule: Schedule, view: str, epsilon: float, delta: float, z_most: float) -> float:
@@ -133,7 +67,7 @@ def _least(schedule: Schedule, view: str, epsilon: float, delta: float, z_most: 
     count = max(rounds * chance, 1) * (schedule.steps if schedule.unit == "record" else 1)
     guess = 1 / sqrt(log1p(1 / (sigma_of(epsilon, delta) ** 2 * rate**2 * count)))
     guess /= schedule.turn(1.0, view)[-1].multiplier
-    return min(_lowest(lambda z: schedule.cost(z, view, delta).epsilon, epsilon, guess), z_most)
+    return min(_lowest(lambda z: schedule.cost(z, view, delta).epsilon, epsilon, max(guess, LEAST)), z_most)
 
 
 def _lowest(cost: Callable[[float], float], target: float, guess: float) -> float:
@@ -145,14 +79,14 @@ def _lowest(cost: Callable[[float], float], target: float, guess: float) -> floa
             above = (guess, found)
         else:
             below = (guess, found)
-        if target * (1 - CLOSE) <= above[1] or above[0] <= below[0] * (1 + CLOSE / 100):
+        if target * (1 - CLOSE) <= above[1] or above[0] <= max(below[0] * (1 + CLOSE / 100), LEAST):
             break
         guess = _between(below, above, target)
     return above[0]
 
 
 def _between(below: tuple[float, float], above: tuple[float, float], target: float) -> float:
-    """Where to look next: beyond what was tried, or between on the line through the logarithms, a twentieth away from the ends at least."""
+    """Where to look next: beyond what was tried, or between on the line through the logarithms, a fiftieth away from the ends at least."""
     if below[0] == 0:
         return above[0] / min(4.0, max(1.02, (target / above[1]) ** 0.75 if above[1] else 4.0))
     if above[0] == inf:
@@ -165,8 +99,6 @@ def _between(below: tuple[float, float], above: tuple[float, float], target: flo
 
 def _longest(schedule: Schedule, z: float, view: str, epsilon: float, delta: float) -> Schedule:
     """The most rounds that keep epsilon at z, FURTHEST at most; the longest has been seen to hold."""
-    if schedule.participations is not None:
-        raise Problem("the rounds that a z allows are those a client may take part in: leave participations out")
     holds = lambda rounds: replace(schedule, rounds=rounds).cost(z, view, delta).epsilon <= epsilon  # noqa: E731
     if not holds(1):
         least = schedule.cost(z, view, delta).epsilon

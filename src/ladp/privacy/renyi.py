@@ -54,7 +54,7 @@ def _divergence(multiplier: float, rate: float, order: int) -> float:
     return float(np.logaddexp(0, above) / (order - 1) * SAFE)
 
 
-def course(turn: Sequence[tuple[float, float, int]], rounds: int, chance: float) -> np.ndarray:
+def composed(turn: Sequence[tuple[float, float, int]], rounds: int, chance: float) -> np.ndarray:
     """D_a of `rounds` rounds, in each of which the releases of `turn` (multiplier, rate, times) are made with `chance`, and whether they are is public.
 
     Over the draw of one round E e^((a - 1) D) = 1 - chance + chance e^((a - 1) D_a), exactly.
