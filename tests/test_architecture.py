@@ -10,8 +10,8 @@ import ladp
 HOME = Path(ladp.__file__).parent
 # A room imports only from rooms above it (and from itself).
 ROOMS = [
-    {"version", "errors"}, {"keys", "params"}, {"columns"}, {"models"}, {"data"}, {"privacy"}, {"ledger"}, {"mechanisms", "metrics"}, {"training"},
-    {"federation"}, {"recipe"}, {"folder"}, {"experiment"}, {"report"}, {"tables"}, {"studies"}, {"cli"},
+    {"version", "errors"}, {"keys", "params"}, {"columns"}, {"models"}, {"data"}, {"privacy"}, {"ledger"}, {"mechanisms", "metrics", "server"}, {"training"},
+    {"federation"}, {"recipe"}, {"folder"}, {"accounts"}, {"experiment"}, {"report"}, {"tables"}, {"studies"}, {"cli"},
 ]  # fmt: skip
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 

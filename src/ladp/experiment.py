@@ -19,10 +19,11 @@ from typing import Any
 
 import torch
 
-from ladp import data, folder, models, training
+from ladp import accounts, data, folder, models, training
 from ladp.errors import Problem
-from ladp.federation import Round, State, begin, federate
+from ladp.federation import Gate, Round, State, begin, federate
 from ladp.keys import Key
+from ladp.ledger.entry import name_run
 from ladp.mechanisms import foreign
 from ladp.params import Layout
 from ladp.privacy.budget import refuse
@@ -84,8 +85,10 @@ def play(out: str | Path, start: Start = training.start, read: Read = data.load)
         state, log = _recall(out, recipe, work)
         stack.callback(log.close)
         engine = stack.enter_context(closing(start(work, engine_name)))
-        folder.put_json(out / folder.ABOUT, describe(recipe, work, engine_name, before.get("starts", []), state.round))
-        yield from _record(out, recipe, work, engine, state, log)
+        about = describe(recipe, work, engine_name, before.get("starts", []), state.round) | {"run": before.get("run") or name_run(recipe.digest)}
+        folder.put_json(out / folder.ABOUT, about)
+        gate = stack.enter_context(accounts.gate(out, recipe, work, about["run"]))
+        yield from _record(out, recipe, work, engine, state, log, gate)
 
 
 def convoy(folders: Sequence[str | Path], until: float = inf, abreast: int = 1, read: Read = data.load) -> Iterator[tuple[Path, dict[str, Any] | Problem]]:
@@ -141,9 +144,9 @@ def prepare(recipe: Recipe, precision: str | None = None, read: Read = data.load
         model = models.create(recipe.model, len(dataset.classes), dataset.channels, dataset.size, recipe.norm, recipe.dropout)
         _try(model, dataset, recipe.model)  # here: a lazy layer draws its weights when it meets its first input
     if recipe.budget:
-        refuse(recipe.method, Layout.of(model), (name for name, buffer in model.named_buffers() if buffer.is_floating_point()), recipe.mean == "equal")
+        refuse(recipe.method, Layout.of(model), (name for name, buffer in model.named_buffers() if buffer.is_floating_point()), recipe.mean == "equal", recipe.budget)
     parts = (dataset.images, dataset.labels, dataset.test_images, dataset.test_labels, split, recipe.method, recipe.training, key, recipe.active)
-    return Work(model, Layout.of(model), *parts, device, precision, recipe.workers, recipe.budget), engine
+    return Work(model, Layout.of(model), *parts, device, precision, recipe.workers, recipe.budget, recipe.server), engine
 
 
 def _try(model: torch.nn.Module, dataset: data.Dataset, name: str) -> None:
@@ -181,18 +184,18 @@ def _recall(out: Path, recipe: Recipe, work: Work) -> tuple[State, folder.Log]:
     return state, folder.Log(out / folder.ROUNDS, state.round, expected)
 
 
-def _record(out: Path, recipe: Recipe, work: Work, engine: Engine, state: State, log: folder.Log) -> Iterator[dict[str, Any]]:
+def _record(out: Path, recipe: Recipe, work: Work, engine: Engine, state: State, log: folder.Log, gate: Gate | None) -> Iterator[dict[str, Any]]:
     """Run the rounds that are left; each is written to the log, and the state to the checkpoint every few seconds and at the end."""
-    drawn, spent = Counter(client for r in log.records for client in r["clients"]), Counter()
+    drawn, spending = Counter(client for r in log.records for client in r["clients"]), accounts.Spending()
     for record in log.records:
-        charge(spent, record)
+        spending.add(record)
     noise, seconds = sum(r["noise_scale"] for r in log.records), sum(r["seconds"] for r in log.records)
     last, kept, due = log.records[-1] if log.records else None, None, monotonic() + CHECKPOINT_SECONDS
     try:
-        for event in federate(work, engine, state, recipe.rounds, recipe.mean):
+        for event in federate(work, engine, state, recipe.rounds, recipe.mean, gate, drawn):
             drawn.update(event.cohort)
             last = report(recipe, work, engine, event, drawn)
-            charge(spent, last)
+            spending.add(last)
             noise, seconds = noise + last["noise_scale"], seconds + last["seconds"]
             kept = event.state, log.append(last)  # at once: a state counts only with the line that tells of it
             if monotonic() > due:
@@ -202,7 +205,7 @@ def _record(out: Path, recipe: Recipe, work: Work, engine: Engine, state: State,
     finally:
         if kept and kept[0] is not state:
             _save(out, recipe, log, *kept)
-    _conclude(out, work, kept[0] if kept else state, last, noise, seconds, spent)
+    _conclude(out, work, kept[0] if kept else state, last, noise, seconds, spending)
 
 
 def _save(out: Path, recipe: Recipe, log: folder.Log, state: State, lines: str) -> None:
@@ -215,13 +218,14 @@ def report(recipe: Recipe, work: Work, engine: Engine, event: Round, drawn: Coun
     """What is written of a round."""
     began, number = perf_counter(), event.state.round
     tested = number % recipe.evaluate_every == 0 or number == recipe.rounds
-    accuracy, loss = engine.evaluate(event.state.current, event.state.counts) if tested else (None, None)
+    accuracy, loss = engine.evaluate(event.state.tested, event.state.counts) if tested else (None, None)
     names = [layer.name for layer in work.layout.layers(work.mechanism.layers, work.mechanism.state)]
-    receipt, claim = event.receipt, claimed(work)
+    receipt, claim = event.receipt, accounts.claimed(work)
     by_layer = lambda values: {name: _finite(v) for name, v in zip(names, values.mean(0).tolist())}  # noqa: E731
     return {
         "round": number,
         "clients": event.cohort,
+        "refused": list(event.refused),
         "accuracy": accuracy,
         "loss": _finite(loss),
         "train_loss": _finite(event.losses.mean().item()),
@@ -252,9 +256,9 @@ def accumulated(work: Work, claim: Guarantee | None, drawn: Counter[int]) -> dic
     return {"epsilon": _finite(qT * claim.epsilon), "delta": qT * (claim.delta or 0.0), "client": client, "uploads": times}
 
 
-def _conclude(out: Path, work: Work, state: State, last: dict[str, Any], noise: float, seconds: float, spent: Counter[int]) -> None:
+def _conclude(out: Path, work: Work, state: State, last: dict[str, Any], noise: float, seconds: float, spending: accounts.Spending) -> None:
     """The final weights by name, and the result that points at them."""
-    weights = {name: view.clone() for name, view in work.layout.views(state.current.cpu()).items()}
+    weights = {name: view.clone() for name, view in work.layout.views(state.tested.cpu()).items()}
     folder.put(out / folder.MODEL, folder.save(weights, {"round": str(state.round)}))
     result = {
         "out": str(out),
@@ -263,9 +267,10 @@ def _conclude(out: Path, work: Work, state: State, last: dict[str, Any], noise: 
         "loss": last["loss"],
         "noise_scale": noise,
         "seconds": seconds,
-        "claimed": guarantee(claimed(work)),
+        "claimed": guarantee(accounts.claimed(work)),
         "accumulated": last["accumulated"],
-        "certified": guarantee(certified(work, spent)),
+        "certified": guarantee(accounts.certified(work, spending)),
+        "views": {view: guarantee(found) for view, found in accounts.views(work, spending).items()},
         "digest": folder.digest({**weights, "counts": state.counts}),
     }
     folder.put_json(out / folder.RESULT, result)
@@ -291,28 +296,10 @@ def describe(recipe: Recipe, work: Work, engine: str, starts: list[dict[str, Any
         "active": recipe.active,
         "rounds": recipe.rounds,
         "curious": work.split.curious,
-        "claimed": guarantee(claimed(work)),
-        "certified": guarantee(certified(work)),
+        "claimed": guarantee(accounts.claimed(work)),
+        "certified": guarantee(accounts.certified(work)),
         "starts": [*starts, {"after_round": round, **here}],
     }
-
-
-def claimed(work: Work) -> Guarantee | None:
-    """What one upload is said to cost by the method's own paper; under a budget, what all of a client's uploads are to cost."""
-    return work.budget.claim(work.mechanism.peeks, work.active) if work.budget else work.mechanism.claim()
-
-
-def certified(work: Work, spent: Counter[int] | None = None) -> Guarantee:
-    """What is proved of one upload; under a budget, of all that the client that spent most has sent."""
-    if work.budget is None:
-        return work.mechanism.certify()
-    return work.budget.certify(work.mechanism.peeks, work.active, max(spent.values()) if spent else None)
-
-
-def charge(spent: Counter[int], record: dict[str, Any]) -> None:
-    """Under a budget every upload is charged 1/z^2."""
-    for client, z in zip(record["clients"], record.get("multipliers") or ()):
-        spent[client] += z**-2
 
 
 def guarantee(value: Guarantee | None) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
 """Algorithm 1: the server's round loop, as a generator. It trains nothing itself and writes nothing."""
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import torch
@@ -12,15 +12,17 @@ from ladp.columns import mean
 from ladp.errors import Problem
 from ladp.privacy.mechanism import Allowance, Seen
 from ladp.privacy.release import Receipt, broadcast
+from ladp.server import AVERAGED
 from ladp.training.work import Engine, Work
 
 MEANS = ("size", "equal")
+Gate = Callable[[int, list[int], float], tuple[list[int], list[int]]]  # round, cohort, z -> who has paid, and who cannot
 VARIANCE_FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
 class State:
-    """All that the next round depends on: the last two global models, the integer buffers, what clients remember and the server announces."""
+    """All that the next round depends on: the last two global models, the integer buffers, what clients remember and the server announces and keeps."""
 
     round: int
     current: Tensor
@@ -28,6 +30,12 @@ class State:
     counts: Tensor
     memory: dict[int, Tensor]
     shared: Tensor
+    moments: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def tested(self) -> Tensor:
+        """The model that is tested and kept in the end: the current one, or the server's mean over rounds."""
+        return self.moments.get(AVERAGED, self.current)
 
 
 @dataclass(frozen=True)
@@ -41,40 +49,43 @@ class Round:
     examples: int
     seconds: float
     downlink: float
+    refused: Sequence[int] = ()
 
 
 def begin(work: Work) -> State:
     """The state before the first round: the fresh model (Algorithm 1, lines 1 and 2)."""
-    layout, shared = work.layout, torch.zeros(work.mechanism.announces(), dtype=torch.float64)
+    layout, shared = work.layout, torch.zeros(work.mechanism.announces(layout), dtype=torch.float64)
     return State(0, layout.read(work.model).to(work.device, work.dtype), None, layout.count(work.model), {}, shared)
 
 
-def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: str = "size") -> Iterator[Round]:
-    """Rounds state.round + 1 to `rounds`, one at a time."""
+def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: str = "size", gate: Gate | None = None, past: Counter[int] | None = None) -> Iterator[Round]:
+    """Rounds state.round + 1 to `rounds`, one at a time. `gate` charges a cohort before it begins; whoever cannot pay takes no part, as `past`, how often
+    each client took part before, tells of earlier rounds (by default all whom they drew)."""
     active = work.active
     if not 1 <= active <= len(work.split):
         raise Problem(f"{active} active clients asked for, but there are {len(work.split)}: active must be between 1 and the number of clients")
-    calendar = Calendar.of(work, state.round, rounds)
+    calendar = Calendar.of(work, state.round, rounds, past)
     while state.round < rounds:
         began = perf_counter()
         number = state.round + 1
-        cohort = work.cohort(number)  # line 4
+        cohort, refused = calendar.admit(number, work.cohort(number), gate)  # line 4
         seen = work.see(number, rounds, state.current, state.previous, cohort, calendar.turns(cohort), state.shared, calendar.allowance(number, cohort))
         memory = gather(work, state, cohort)
         uploads = engine.round(seen, cohort, state.counts, memory)  # line 5
-        weights = seen.sizes.double() if weighting == "size" else torch.ones(active, dtype=torch.float64)
+        weights = seen.sizes.double() if weighting == "size" else torch.ones(len(cohort), dtype=torch.float64)
         weights /= weights.sum()
         current = mean(uploads.rows, weights)  # line 6, equation 3
+        current, moments = work.server.step(work.layout, number, state.current, current, state.moments)
         refuse_overflow(work, seen, uploads.rows, current)
         downlink = broadcast(work.mechanism, seen, current, work.key.at("noise", number, "server"))
         floor_variances(work, current)
         counts = (weights @ uploads.counts.double()).round().long()
         shared = work.mechanism.exchange(seen, memory)
         kept = state.memory if memory is None else {**state.memory, **{c: memory[k].clone() for k, c in enumerate(cohort)}}
-        state = State(number, current, state.current, counts, kept, shared)
+        state = State(number, current, state.current, counts, kept, shared, moments)
         calendar.past.update(cohort)
-        examples = work.training.epochs * int(seen.sizes.sum())
-        yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began, downlink)
+        examples = round(work.passes * int(seen.sizes.sum()))
+        yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began, downlink, refused)
 
 
 @dataclass
@@ -87,14 +98,23 @@ class Calendar:
     clip: float
 
     @staticmethod
-    def of(work: Work, done: int, rounds: int) -> "Calendar":
+    def of(work: Work, done: int, rounds: int, past: Counter[int] | None = None) -> "Calendar":
         """With `done` of the rounds already played."""
-        past = Counter(client for number in range(1, done + 1) for client in work.cohort(number))
+        past = Counter(client for number in range(1, done + 1) for client in work.cohort(number)) if past is None else Counter(past)
         if work.budget is None:
             return Calendar(past, Counter(), [], 0.0)
         cohorts = [work.cohort(number) for number in range(1, rounds + 1)]
         multipliers = work.budget.allot(work.mechanism.schedule(rounds), cohorts)
         return Calendar(past, Counter(client for cohort in cohorts for client in cohort), multipliers, work.budget.clip)
+
+    def admit(self, number: int, cohort: list[int], gate: Gate | None) -> tuple[list[int], list[int]]:
+        """Who takes part, having paid, and who was drawn and could not pay."""
+        if gate is None or not self.multipliers:
+            return cohort, []
+        admitted, refused = gate(number, cohort, self.multipliers[number - 1])
+        if not admitted:
+            raise Problem(f"round {number}: none of its {len(cohort)} clients can pay for it; the run folder keeps all rounds before this one, and the ledger all that was spent")
+        return admitted, refused
 
     def turns(self, cohort: list[int]) -> Tensor:
         """How often each client of the cohort took part before."""

@@ -22,8 +22,8 @@ try:
 except ImportError:  # on Windows; there nothing guards against a second process
     fcntl = None
 
-RECIPE, METHOD, ABOUT, ROUNDS, CHECKPOINT, MODEL, RESULT, LOCK = (
-    "recipe.toml", "method.py", "run.json", "rounds.jsonl", "checkpoint.safetensors", "model.safetensors", "result.json", ".lock",
+RECIPE, METHOD, ABOUT, ROUNDS, CHECKPOINT, MODEL, RESULT, LEDGER, LOCK = (
+    "recipe.toml", "method.py", "run.json", "rounds.jsonl", "checkpoint.safetensors", "model.safetensors", "result.json", "ledger.sqlite", ".lock",
 )  # fmt: skip
 NEEDED = {  # without these the rest of the program cannot use the file
     ABOUT: ("version", "precision", "method", "model", "data", "seed", "rounds", "starts"),
@@ -108,7 +108,7 @@ def seal(tensors: dict[str, Tensor], about: dict[str, str]) -> str:
 
 def save_state(path: Path, state: State, recipe: str, log: str) -> None:
     """The checkpoint: the state after a round, the digests of its recipe and of the log up to it, and its own."""
-    tensors = {"current": state.current, "counts": state.counts, "shared": state.shared} | {f"memory.{client}": value for client, value in state.memory.items()}
+    tensors = {"current": state.current, "counts": state.counts, "shared": state.shared} | {f"memory.{client}": value for client, value in state.memory.items()} | {f"server.{name}": value for name, value in state.moments.items()}
     if state.previous is not None:
         tensors["previous"] = state.previous
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -130,7 +130,8 @@ def load_state(path: Path, recipe: str, device: str) -> tuple[State, str]:
         raise Problem(f"checkpoint {path} belongs to recipe {about['recipe'][:12]}, but the folder's recipe is {recipe[:12]}: {RECIPE} was changed; restore it or {AFRESH}")
     previous = tensors["previous"].to(device) if "previous" in tensors else None
     memory = {int(name[7:]): tensor.to(device) for name, tensor in tensors.items() if name.startswith("memory.")}
-    return State(int(about["round"]), tensors["current"].to(device), previous, tensors["counts"], memory, tensors.get("shared", torch.empty(0, dtype=torch.float64))), about["log"]
+    moments = {name[7:]: tensor.to(device) for name, tensor in tensors.items() if name.startswith("server.")}
+    return State(int(about["round"]), tensors["current"].to(device), previous, tensors["counts"], memory, tensors.get("shared", torch.empty(0, dtype=torch.float64)), moments), about["log"]
 
 
 def digest(tensors: dict[str, Tensor]) -> str:

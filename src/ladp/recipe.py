@@ -17,9 +17,10 @@ from ladp.federation import MEANS
 from ladp.mechanisms import LaDP, address, find, foreign, named
 from ladp.privacy.budget import Budget
 from ladp.privacy.mechanism import Mechanism, Training
+from ladp.server import Server
 
-PLACES = ("root", "engine", "device", "workers")  # where and how fast, not what: they are left out of the digest
-TABLES = ("training", "method", "partition", "budget")
+PLACES = ("root", "ledger", "engine", "device", "workers")  # where and how fast, not what: they are left out of the digest
+TABLES = ("training", "method", "partition", "budget", "server")
 COUNTS, MANY = ("clients", "active", "rounds", "evaluate_every", "workers"), 2**31 - 1
 
 
@@ -43,7 +44,9 @@ class Recipe:
     evaluate_every: int = 1
     validation: float = 0.0  # share of the training records that is held out and takes the test set's place
     budget: Budget | None = None  # one for all methods: epsilon and delta of the method are not used then
+    server: Server = Server()  # what the server makes of the mean
     root: str | None = None
+    ledger: str | None = None  # a file that outlives the run and keeps what every client has spent; by default one in the run's folder
     engine: str = "auto"
     device: str = "auto"
     workers: int | None = None
@@ -74,7 +77,7 @@ class Recipe:
 
 
 def tabulate(recipe: Recipe, file: str | None = None) -> dict[str, dict[str, Any]]:
-    """The recipe as tables: [run], [training], [method], [partition] and, if there is one, [budget], without what is not set.
+    """The recipe as tables: [run], [training], [method], [partition] and, where they say something, [budget] and [server], without what is not set.
 
     `file` is where the text of a method of the user's own will lie.
     """
@@ -85,7 +88,7 @@ def tabulate(recipe: Recipe, file: str | None = None) -> dict[str, dict[str, Any
         "training": _values(recipe.training),
         "method": {**address(type(recipe.method), file), **_values(recipe.method)},
         "partition": {"name": kind, **_values(recipe.partition)},
-    } | ({"budget": _values(recipe.budget)} if recipe.budget else {})
+    } | ({"budget": _values(recipe.budget)} if recipe.budget else {}) | ({} if recipe.server == Server() else {"server": _values(recipe.server)})
     return {title: {k: v for k, v in table.items() if v is not None} for title, table in tables.items()}
 
 
@@ -113,7 +116,7 @@ def compose(tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
     if partition:
         name = choose("partition", partition.pop("name", "isolation"), PARTITIONS)
         parts["partition"] = _make(PARTITIONS[name], f"partition {name!r}", partition)
-    for title, kind in (("training", Training), ("budget", Budget)):
+    for title, kind in (("training", Training), ("budget", Budget), ("server", Server)):
         if title in tables:
             parts[title] = _make(kind, title, tables[title])
     return _make(Recipe, "the recipe", {**run, **parts})
@@ -140,14 +143,14 @@ def _make(kind: type, owner: str, options: Mapping[str, Any]) -> Any:
 
 def _check(recipe: Recipe) -> None:
     """Every part is what it should be, and so is every value of every part: a recipe made in Python must read back from TOML."""
-    for name, kinds, example in (("method", Mechanism, LaDP), ("training", Training, Training), ("partition", tuple(PARTITIONS.values()), Isolation)):
+    for name, kinds, example in (("method", Mechanism, LaDP), ("training", Training, Training), ("server", Server, Server), ("partition", tuple(PARTITIONS.values()), Isolation)):
         if not isinstance(getattr(recipe, name), kinds):
             raise Problem(f"{name} must be an object such as {example.__name__}(...), got {getattr(recipe, name)!r}")
     named(type(recipe.method), type(recipe.method).__qualname__)
     if not isinstance(recipe.budget, Budget | None):
         raise Problem(f"budget must be an object such as Budget(...), got {recipe.budget!r}")
     method, partition = f"method {recipe.method.name!r}", f"partition {type(recipe.partition).__name__}"
-    for owner, part in (("the recipe", recipe), ("training", recipe.training), (method, recipe.method), (partition, recipe.partition), *[("budget", recipe.budget)] * (recipe.budget is not None)):
+    for owner, part in (("the recipe", recipe), ("training", recipe.training), ("server", recipe.server), (method, recipe.method), (partition, recipe.partition), *[("budget", recipe.budget)] * (recipe.budget is not None)):
         for option in fields(part):
             _check_type(owner, option, getattr(part, option.name))
 

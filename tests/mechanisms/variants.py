@@ -45,7 +45,7 @@ class Scene:
         self.memory = torch.zeros(3, width, dtype=torch.float64) if width else None
         if later and width:
             self.memory = 0.1 + 0.01 * torch.rand(3, width, generator=generator, dtype=torch.float64)
-        shared = torch.full((method.announces(),), 0.1 if later else 0.0, dtype=torch.float64)
+        shared = torch.full((method.announces(layout),), 0.1 if later else 0.0, dtype=torch.float64)
         history = dict(previous=current + 0.01 * draw(), round=3) if later else {}
         self.seen: Seen = see(layout, current, cohort=3, shared=shared, **history, **more)
 

@@ -53,14 +53,14 @@ def _phi(u: Tensor) -> Tensor:
 
 
 def shorten(rows: Tensor, layers: Sequence[Layer], scale: Tensor, centre: Tensor | None = None) -> None:
-    """v / max(1, ||v||_s) for each row's distance v from `centre` (0 if there is none), in place, with ||v||_s^2 = sum_j ||v_j||^2 / s_kj^2."""
+    """v / max(1, ||v||_s) for each row's distance v from `centre` (0 if there is none), in place, with ||v||_s^2 = sum_j ||v_j||^2 / s_kj^2; a layer with s_kj = 0 is put back."""
     origin = torch.zeros_like(rows[:1]) if centre is None else centre.unsqueeze(0)
-    moved = rows - origin
-    length = (norms(moved, layers) / scale.to(rows.device)).square().sum(1).sqrt()
+    moved, scale = rows - origin, scale.to(rows.device)
+    length = torch.where(scale > 0, norms(moved, layers) / scale, 0.0).square().sum(1).sqrt()
     factor = (1 / length.clamp_min(1.0)).to(rows.dtype).unsqueeze(1)
-    for layer in layers:
-        part = slice(layer.start, layer.stop)
-        rows[:, part] = torch.where(factor < 1, origin[:, part] + factor * moved[:, part], rows[:, part])
+    for j, layer in enumerate(layers):
+        part, kept = slice(layer.start, layer.stop), factor * (scale[:, j : j + 1] > 0)
+        rows[:, part] = torch.where(kept < 1, origin[:, part] + kept.to(rows.dtype) * moved[:, part], rows[:, part])
 
 
 def perturb(rows: Tensor, layers: Sequence[Layer], sigma: Tensor, keys: Sequence[Key] | Sequence[Source]) -> Tensor:

@@ -3,6 +3,7 @@
 from ladp.errors import choose
 from ladp.mechanisms import foreign
 from ladp.mechanisms.adapldp import AdapLDP
+from ladp.mechanisms.certified import Certified
 from ladp.mechanisms.dpa import DPA
 from ladp.mechanisms.full import Full
 from ladp.mechanisms.ladp import LaDP
@@ -11,7 +12,7 @@ from ladp.mechanisms.sensitive import Sensitive
 from ladp.mechanisms.time_varying import TimeVarying
 from ladp.privacy.mechanism import Mechanism
 
-METHODS: dict[str, type[Mechanism]] = {method.name: method for method in (NoNoise, Full, TimeVarying, Sensitive, DPA, AdapLDP, LaDP)}
+METHODS: dict[str, type[Mechanism]] = {method.name: method for method in (NoNoise, Full, TimeVarying, Sensitive, DPA, AdapLDP, LaDP, Certified)}
 
 
 def find(name: str, source: str | None = None) -> type[Mechanism]:

@@ -52,7 +52,7 @@ class AdapLDP(Baseline):
     def remembers(self, layout: Layout) -> int:
         return UPLOAD + layout.size if self.peeks else 0
 
-    def announces(self) -> int:
+    def announces(self, layout: Layout) -> int:
         return int(self.peeks)
 
     def amplitude(self, t: int) -> float:

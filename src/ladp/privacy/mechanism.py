@@ -181,7 +181,7 @@ class Mechanism(ABC):
         """How many numbers each client keeps between its rounds; they start at zero and are saved with the run."""
         return 0
 
-    def announces(self) -> int:
+    def announces(self, layout: Layout) -> int:
         """How many numbers the method's server shows to all beside the model; they start at zero and are saved with the run."""
         return 0
 

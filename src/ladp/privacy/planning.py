@@ -67,10 +67,10 @@ def _least(schedule: Schedule, view: str, epsilon: float, delta: float, z_most: 
     count = max(rounds * chance, 1) * (schedule.steps if schedule.unit == "record" else 1)
     guess = 1 / sqrt(log1p(1 / (sigma_of(epsilon, delta) ** 2 * rate**2 * count)))
     guess /= schedule.turn(1.0, view)[-1].multiplier
-    return min(_lowest(lambda z: schedule.cost(z, view, delta).epsilon, epsilon, max(guess, LEAST)), z_most)
+    return min(lowest(lambda z: schedule.cost(z, view, delta).epsilon, epsilon, max(guess, LEAST)), z_most)
 
 
-def _lowest(cost: Callable[[float], float], target: float, guess: float) -> float:
+def lowest(cost: Callable[[float], float], target: float, guess: float) -> float:
     """The least x, but for CLOSE, at which a falling cost is at most target."""
     below, above = (0.0, inf), (inf, 0.0)
     for _ in range(200):

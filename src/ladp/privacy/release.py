@@ -1,6 +1,6 @@
 """The only door out of a client, and out of the server: clip and noise as planned, and a receipt."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,6 +25,11 @@ class Receipt:
     multiplier: Tensor
 
     @staticmethod
+    def follow(receipts: "list[Receipt]") -> "Receipt":
+        """One receipt for steps that followed each other: variances and squared lengths add up."""
+        return replace(receipts[-1], **{part: torch.stack([getattr(r, part) for r in receipts]).square().sum(0).sqrt() for part in ("sigma", "noise")})
+
+    @staticmethod
     def join(receipts: "list[Receipt]") -> "Receipt":
         """One receipt for clients that were released one by one."""
         return Receipt(*(torch.cat([getattr(r, f) for r in receipts]) for f in FIELDS))
@@ -47,6 +52,17 @@ def release(mechanism: Mechanism, seen: Seen, rows: Tensor, keys: list[Key], mem
     noise = perturb(rows, plan.layers, sigma, keys)
     mechanism.finish(seen, rows, memory)
     return _receipt(plan, sigma, noise)
+
+
+def release_step(plan: Plan, seen: Seen, rows: Tensor, sums: Tensor, scale: Tensor, keys: list[Key]) -> Receipt:
+    """One local step of a record-level budget: noise on the clipped sums [K, size], in place, and only then w <- w - scale (sum + noise) [K].
+
+    Adding or removing a record moves a client's sum by at most 1 in the norm of `plan.clip`, so each step is a Gaussian mechanism of multiplier z.
+    The receipt's sigma and noise are those of the weights.
+    """
+    noise, reach = perturb(sums, plan.layers, _checked(plan, seen), keys), scale.to(torch.float64).unsqueeze(1)
+    rows.addcmul_(sums, -scale.to(rows).unsqueeze(1))
+    return _receipt(plan, plan.sigma * reach, noise.cpu() * reach)
 
 
 def broadcast(mechanism: Mechanism, seen: Seen, current: Tensor, key: Key) -> float:

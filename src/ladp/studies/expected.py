@@ -59,7 +59,7 @@ def _plans(mechanism: Mechanism, layout: Layout, rounds: int, training: Training
     current, memory, plans = torch.empty(layout.size, device="meta"), None, []
     if width := mechanism.remembers(layout):
         memory = torch.zeros(1, width)
-    shared, records = torch.zeros(mechanism.announces(), dtype=torch.float64), population.smallest
+    shared, records = torch.zeros(mechanism.announces(layout), dtype=torch.float64), population.smallest
     client = torch.tensor([training.steps(records)]), torch.tensor([records])
     for number in range(1, rounds + 1):
         seen = Seen(number, rounds, layout, current, current if number > 1 else None, training, population, (0,), *client, torch.tensor([number - 1]), shared)

@@ -40,7 +40,7 @@ class Board:
         self.counts = torch.zeros_like(layout.count(work.model))
         self.tallies = self.counts.repeat(K, 1)
         self.turns = torch.zeros(K, dtype=torch.int64)
-        self.shared = torch.zeros(work.mechanism.announces(), dtype=torch.float64)
+        self.shared = torch.zeros(work.mechanism.announces(layout), dtype=torch.float64)
         self.multiplier, self.coming = torch.zeros(K, dtype=torch.float64), torch.zeros(K, dtype=torch.int64)
         self.memory = torch.zeros(K, work.mechanism.remembers(layout), dtype=work.dtype)
         layers = len(layout.layers(work.mechanism.layers, work.mechanism.state))
@@ -61,13 +61,14 @@ class Board:
         if seen.previous is not None:
             self.previous.copy_(seen.previous)
         self.counts.copy_(counts)
-        self.turns.copy_(seen.turns)
+        K = len(seen.cohort)  # fewer than usual where some could not pay
+        self.turns[:K].copy_(seen.turns)
         self.shared.copy_(seen.shared)
         if seen.allowance:
-            self.multiplier.copy_(seen.allowance.multiplier)
-            self.coming.copy_(seen.allowance.coming)
+            self.multiplier[:K].copy_(seen.allowance.multiplier)
+            self.coming[:K].copy_(seen.allowance.coming)
         if memory is not None:
-            self.memory.copy_(memory)
+            self.memory[:K].copy_(memory)
 
 
 class Parallel:
@@ -82,14 +83,14 @@ class Parallel:
         self.workers = [_hire(context, work, self.board) for _ in range(count)]
 
     def round(self, seen: Seen, cohort: list[int], counts: Tensor, memory: Tensor | None = None) -> Uploads:
-        board = self.board
+        board, K = self.board, len(cohort)
         board.show(seen, counts, memory)
         jobs = [JOB.pack(b"T", k, client, seen.round, seen.rounds) for k, client in enumerate(cohort)]
         losses = [loss for loss, _ in self._share(jobs)]
         if memory is not None:
-            memory.copy_(board.memory)
-        receipt = Receipt(*(part.clone() for part in board.receipt))
-        return Uploads(board.rows, board.tallies, torch.tensor(losses, dtype=torch.float64), receipt)
+            memory.copy_(board.memory[:K])
+        receipt = Receipt(*(part[:K].clone() for part in board.receipt))
+        return Uploads(board.rows[:K], board.tallies[:K], torch.tensor(losses, dtype=torch.float64), receipt)
 
     def evaluate(self, row: Tensor, counts: Tensor) -> tuple[float, float]:
         """Test accuracy and mean test loss of a global model, the test records shared among the workers."""

@@ -11,6 +11,7 @@ from ladp.privacy.mechanism import Seen
 from ladp.privacy.release import Receipt, release
 from ladp.training.local import Schedule, evaluate, normalise, train
 from ladp.training.quick import quicken
+from ladp.training.recordwise import recordwise
 from ladp.training.work import Uploads, Work, refuse_nan
 
 
@@ -35,6 +36,8 @@ class Sequential:
 
     def serve(self, seen: Seen, client: int, row: Tensor, tally: Tensor, memory: Tensor | None) -> tuple[float, Receipt]:
         """One client's round, Algorithm 2: line 1 here, lines 2 to 9 in `train`, 10 to 17 in `release`; fills `row` [1, size] and `tally`."""
+        if self.work.recordwise:
+            return self.step(seen, client, row, memory)
         work, layout = self.work, self.work.layout
         layout.write(seen.current, self.model)
         layout.recount(tally, self.model)
@@ -47,6 +50,14 @@ class Sequential:
             tally.copy_(layout.count(self.model))
             refuse_nan(work, seen, client, loss, row[0])
             return loss, release(work.mechanism, seen, row, [work.key.at("noise", seen.round, client)], memory)
+
+    def step(self, seen: Seen, client: int, row: Tensor, memory: Tensor | None) -> tuple[float, Receipt]:
+        """One client's round where every local step is noised (unit record)."""
+        with one_thread(), self.work.key.at("dropout", seen.round, client).reign():
+            rows, losses, receipt = recordwise(self.work, self.model, self.images, self.labels, seen, memory)
+            row.copy_(rows)
+            refuse_nan(self.work, seen, client, losses[0].item(), row[0])
+            return losses[0].item(), receipt
 
     def evaluate(self, row: Tensor, counts: Tensor) -> tuple[float, float]:
         """Test accuracy and mean test loss of a global model."""

@@ -20,6 +20,7 @@ from ladp.training.cuda import kernels
 from ladp.training.cuda.program import Program, arrange, trace
 from ladp.training.cuda.state import State, lay, pack
 from ladp.training.local import Schedule
+from ladp.training.recordwise import recordwise
 from ladp.training.sequential import Sequential
 from ladp.training.work import Uploads, Work, refuse_nan
 
@@ -41,13 +42,15 @@ class Stacked:
 
     def gather(self) -> "Cohort | None":
         """What trains its clients."""
-        return Cohort.of([self.work])
+        return None if self.work.recordwise else Cohort.of([self.work])
 
     def train(self, seen: Seen) -> tuple[Tensor, Tensor] | None:
         """The cohort's trained weights [K, size] and mean losses [K]; None if the model cannot be stacked."""
         return self.cohort and self.cohort.train([(self.crew, seen)])[0]
 
     def round(self, seen: Seen, cohort: list[int], counts: Tensor, memory: Tensor | None = None) -> Uploads:
+        if self.work.recordwise:
+            return self._step(seen, counts, memory)
         if (trained := self.train(seen)) is None:
             return self.plain.round(seen, cohort, counts, memory)
         rows, losses = trained
@@ -59,6 +62,13 @@ class Stacked:
             losses = losses.cpu()
             self._refuse_nan(seen, cohort, rows, losses)
         return Uploads(rows, tallies, losses, receipt)
+
+    def _step(self, seen: Seen, counts: Tensor, memory: Tensor | None) -> Uploads:
+        """A round where every local step is noised: all clients' records together (unit record)."""
+        with fitting(self.work, len(seen.cohort), 1), self.work.key.at("dropout", seen.round).reign():
+            rows, losses, receipt = recordwise(self.work, self.plain.model, self.work.images, self.work.labels, seen, memory)
+        self._refuse_nan(seen, list(seen.cohort), rows, losses)
+        return Uploads(rows, counts.repeat(len(rows), 1), losses, receipt)
 
     def _refuse_nan(self, seen: Seen, cohort: list[int], rows: Tensor, losses: Tensor) -> None:
         fine = losses.isfinite() & rows.sum(1).isfinite().cpu()

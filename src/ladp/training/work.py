@@ -16,6 +16,7 @@ from ladp.params import Layout
 from ladp.privacy.budget import Budget
 from ladp.privacy.mechanism import Allowance, Mechanism, Population, Seen, Training
 from ladp.privacy.release import Receipt
+from ladp.server import Server
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.float32}  # of the weights; bf16 is for the arithmetic
 
@@ -39,10 +40,21 @@ class Work:
     precision: str = "float32"
     workers: int | None = None
     budget: Budget | None = None
+    server: Server = Server()
+
+    @property
+    def recordwise(self) -> bool:
+        """Whether noise enters at every local step, for single records."""
+        return self.budget is not None and self.budget.records
 
     @property
     def dtype(self) -> torch.dtype:
         return DTYPES[self.precision]
+
+    @property
+    def passes(self) -> float:
+        """How often a record is met in a round (unit record: expected)."""
+        return self.budget.steps * self.budget.rate * self.budget.copies if self.recordwise else self.training.epochs
 
     def cohort(self, round: int) -> list[int]:
         """A uniform cohort without replacement (Algorithm 1, line 4)."""
@@ -61,7 +73,7 @@ class Work:
             allowance: Allowance | None = None) -> Seen:  # fmt: skip
         """What these clients have been shown when the round begins."""
         sizes = torch.from_numpy(self.held[list(cohort)].astype(np.int64))
-        steps = torch.tensor([self.training.steps(size) for size in sizes.tolist()])
+        steps = torch.tensor([self.budget.steps if self.recordwise else self.training.steps(size) for size in sizes.tolist()])
         public = (self.layout, current, previous, self.training, self.population)
         return Seen(round, rounds, *public, tuple(cohort), steps, sizes, turns, shared, allowance)
 
