@@ -1,7 +1,7 @@
 """Privacy loss distributions of Gaussians of sampled records, by dp-accounting, at an interval chosen from the size of the problem.
 
 Losses are rounded to a grid in such a way that no delta falls (Doroshenko et al. 2022), for adding and for removing a record; the larger counts.
-A coarser grid is a weaker claim, never a wrong one, so the interval is free: fine enough to cost 0.01 per cent where that fits into memory and time.
+A coarser grid is a weaker claim, never a wrong one, so the interval is free: fine enough to cost 0.03 per cent where that fits into memory and time.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ladp.errors import Problem
 FINE = 3e-4  # what rounding may add to epsilon, relatively, where the limits below leave room
 SINGLE, WHOLE = 25_000, 250_000  # points of one release, of all of them
 LONGEST = 2 * 10**6  # releases
-ROUNDING = 2e-15  # what floating point may take from delta, a composition, by the error bound of the Fourier transform; none was seen against closed forms
+ROUNDING = 2e-15  # set aside from delta for floating point, a composition; against closed forms none of it was ever used
 STEADY = 2e-15  # below sqrt(this, times releases, times their width) rounding of the probabilities of an interval adds up to something
 TAIL = 10.0  # standard deviations of the noise that are on the grid
 Release = tuple[float, float, int]  # multiplier, rate, times
