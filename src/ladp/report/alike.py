@@ -19,11 +19,11 @@ def alike(configurations: Sequence[Configuration]) -> Markup | None:
     if not kept:
         return None
     head = tag("tr", *(tag("th", name, scope="col", class_="end" if place else None) for place, name in enumerate(HEADS)))
-    table = tag("table", tag("caption", "Certified alike"), tag("thead", head), tag("tbody", *map(_line, kept)))
+    table = tag("table", tag("caption", "With a finite certified ε"), tag("thead", head), tag("tbody", *map(_line, kept)))
     said = dict.fromkeys(f"ε = {number.exact(cells['certified_epsilon'])} {terms(cells, 'certified')}" for cells in kept)
     left = [cells["label"] for cells in rows if not proved(cells)]
     notes = [*said, *([f"Left out, as no finite ε is certified: {number.listed(left)}"] if left else [])]
-    return tag("section", tag("h2", "At equal protection"), tag("div", table, class_="wide"), tag("ul", *(tag("li", note) for note in notes), class_="note"))
+    return tag("section", tag("h2", "Certified, side by side"), tag("div", table, class_="wide"), tag("ul", *(tag("li", note) for note in notes), class_="note"))
 
 
 def _line(cells: dict) -> Markup:
