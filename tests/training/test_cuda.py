@@ -6,15 +6,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from ladp import columns, experiment
+from ladp import columns, experiment, models
 from ladp.data.skew import Dirichlet
 from ladp.errors import Problem
 from ladp.keys import Key
 from ladp.federation import begin, federate
 from ladp.mechanisms import LaDP, NoNoise
-from ladp.params import Layer
+from ladp.params import Layer, Layout
 from ladp.privacy.mechanism import Training
 from ladp.training.local import PAD, augment, normalise
+from ladp.training.records import Geometry, clipped_sums, stacked_step
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
@@ -188,3 +189,50 @@ def test_a_run_on_the_device_repeats_bit_by_bit(recipe):
 def test_a_loss_that_is_not_finite_is_named_whatever_the_method_says(recipe):
     with pytest.raises(Problem, match=r"client \d+, round 1: the training loss is .* layer"):
         run(replace(recipe, device="cuda", method=LaDP(), training=Training(lr=1e30, clip=1e30)), Stacked)
+
+
+@pytest.mark.parametrize("name,options", [("cnn-small", {}), ("cnn-small", {"norm": "group"}), ("resnet18", {"norm": "group"})])
+@pytest.mark.parametrize("precision,limit", [("float64", 1e-9), ("float32", 2e-2), ("bf16", 0.1)])
+def test_clipped_sums_on_the_device_are_those_on_the_cpu(name, options, precision, limit):
+    with Key(0).reign():
+        model = models.create(name, channels=1, size=8, **options).double()
+    layout, layers = Layout.of(model), Layout.of(model).layers()
+    images = normalise(torch.randint(256, (23, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)), torch.float64)
+    labels, scales = torch.arange(23) % 10, torch.full((4, len(layers)), 0.2)
+    for owners in ((torch.arange(23) * 7) % 4, torch.tensor([0] * 20 + [1, 2, 2]), torch.zeros(23, dtype=torch.int64)):
+        wanted, told = clipped_sums(model.cpu().double(), images, labels, owners, 4, layout, layers, scales)
+        dtype = torch.float64 if precision == "float64" else torch.float32
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+            found, facts = clipped_sums(model.to("cuda", dtype), images.to("cuda", dtype), labels.cuda(), owners, 4, layout, layers, scales)
+        assert far(found.cpu(), wanted) < limit and torch.allclose(facts[:, 0].cpu(), told[:, 0], rtol=limit)
+
+
+@pytest.mark.parametrize("precision,limit", [("float64", 1e-9), ("float32", 2e-2), ("bf16", 0.1)])
+def test_a_captured_step_of_clients_with_weights_of_their_own_gives_what_they_get_one_by_one(precision, limit):
+    with Key(0).reign():
+        model = models.create("cnn-small", channels=1, size=8, norm="group").cuda().double()
+    layout, layers = Layout.of(model), Layout.of(model).layers()
+    rows = layout.read(model) * torch.tensor([1.0, 0.9, 1.1], device="cuda", dtype=torch.float64).unsqueeze(1)
+    images = normalise(torch.randint(256, (3, 7, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)).flatten(0, 1).cuda(), torch.float64)
+    labels, mask, scales = torch.arange(21, device="cuda").view(3, 7) % 10, torch.ones(3, 7, device="cuda"), torch.full((3, len(layers)), 0.2)
+    mask[1, 4:] = 0
+    wanted = []
+    for k in range(3):
+        layout.write(rows[k], model)
+        own = slice(7 * k, 7 * k + int(mask[k].sum()))
+        wanted.append(clipped_sums(model, images[own], labels.flatten()[own], torch.zeros(own.stop - own.start, dtype=torch.int64), 1, layout, layers, scales[:1])[0])
+    dtype = torch.float64 if precision == "float64" else torch.float32
+    model, rows, images = model.to(dtype), rows.to(dtype), images.to(dtype).unflatten(0, (3, 7))
+    geometry, graph, side = Geometry.of(layout, layers, scales, 3, images.device), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+            return stacked_step(model, rows, images, labels, mask, layout, geometry)
+
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        found, _ = step()
+    graph.replay()
+    assert far(found, torch.cat(wanted)) < limit

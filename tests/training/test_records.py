@@ -1,6 +1,7 @@
 """Per-record gradients: the fast way gives what each record gives by itself, and no record moves a sum by more than its bound."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -176,6 +177,17 @@ def test_norms_are_the_same_whether_gradients_are_written_out_or_not(ghost, copi
         torch.testing.assert_close(one.sums(weights, groups), other.sums(weights, groups), rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.parametrize("owners", [[0] * 4 + [1] * 5 + [3] * 3, [0] * 4 + [2] * 4 + [3] * 4, [0] * 10 + [1, 2], [5] * 12])
+def test_sums_by_owner_are_the_same_one_after_the_other_and_together(owners):
+    model, images, labels = make("residual", 12)
+    names, weights = [name for name, _ in model.named_parameters()], torch.rand(12, dtype=torch.float64)
+    parts, groups = watch.read(model, images, labels, names, 1)[1], Groups.of(torch.tensor(owners), "cpu")
+    for name in names:
+        one, other = (parts[name].sums(weights, replace(groups, together=t)) for t in (False, True))
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-14)
+        assert one.shape == (len(set(owners)), model.get_parameter(name).numel())
+
+
 def sums(model, images, labels, owners=None, count=1, layers=None, scales=None, **options):
     layout = Layout.of(model)
     layers = layers or layout.layers()
@@ -258,11 +270,15 @@ def test_no_records_give_zero_rows():
     assert rows.shape == (3, Layout.of(model).size) and not rows.any() and not facts.any()
 
 
-def test_the_result_in_float32_is_that_in_float64_up_to_rounding():
-    model, images, labels = make("residual")
+@pytest.mark.parametrize("name", ["residual", "quick"])
+def test_the_result_in_float32_is_that_in_float64_up_to_rounding(name, monkeypatch):
+    model, images, labels = make(name)
     wanted, _ = sums(model, images, labels)
-    found, _ = sums(model.float(), images.float(), labels)
-    assert found.dtype == torch.float32 and float((found - wanted).norm() / wanted.norm()) < 1e-5
+    model, images = model.float(), images.float()
+    for manners in ({}, dict.fromkeys([(images.shape[1:], images.dtype, images.device, False)], manner.plainly(model, images[:1]))):
+        monkeypatch.setitem(manner._TRIED, model, manners)
+        found, _ = sums(model, images, labels)
+        assert found.dtype == torch.float32 and float((found - wanted).norm() / wanted.norm()) < 1e-5
 
 
 def test_in_bf16_the_sums_are_near_and_no_record_is_longer_than_the_bound():

@@ -29,18 +29,19 @@ class Groups:
 
     owners: Tensor
     bounds: tuple[tuple[int, int], ...]
+    together: bool  # all groups in one product, as a device likes it, or one after the other
 
     @staticmethod
     def of(owners: Tensor, device: torch.device) -> "Groups":
         """From the sorted owners of the records, on the CPU."""
         met, sizes = torch.unique_consecutive(owners, return_counts=True)
         ends = sizes.cumsum(0).tolist()
-        return Groups(met.to(device), tuple(zip([0, *ends], ends)))
+        return Groups(met.to(device), tuple(zip([0, *ends], ends)), torch.device(device).type != "cpu")
 
     @staticmethod
     def even(count: int, each: int, device: torch.device) -> "Groups":
         """`each` records of every owner."""
-        return Groups(torch.arange(count, device=device), tuple((k * each, (k + 1) * each) for k in range(count)))
+        return Groups(torch.arange(count, device=device), tuple((k * each, (k + 1) * each) for k in range(count)), torch.device(device).type != "cpu")
 
     @cached_property
     def alike(self) -> bool:
@@ -58,7 +59,7 @@ class Groups:
     def padded(self) -> tuple[Tensor, Tensor] | None:
         """The records of each group, repeating the last, and where they are its own: [groups, most]; None where loops are better."""
         most, n = max(b - a for a, b in self.bounds), self.bounds[-1][1]
-        if not self.owners.is_cuda or most * len(self.bounds) > WASTE * n:
+        if not self.together or most * len(self.bounds) > WASTE * n:
             return None
         firsts, lasts = torch.tensor(self.bounds).unbind(1)
         lines = firsts.unsqueeze(1) + torch.arange(most)
@@ -119,7 +120,7 @@ class Product:
 
 def _joined(slope: Tensor, given: Tensor, groups: Groups) -> Tensor:
     """sum_rt out_rt in_rt' over the records of each group: [groups, O, D]."""
-    if groups.owners.is_cuda and groups.alike:
+    if groups.together and groups.alike:
         lines = lambda x: x.reshape(len(groups.bounds), -1, x.shape[2])  # noqa: E731
         return times(lines(slope).mT, lines(given))
     if groups.padded:
