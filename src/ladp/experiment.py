@@ -143,6 +143,8 @@ def prepare(recipe: Recipe, precision: str | None = None, read: Read = data.load
     with key.at("model").reign():
         model = models.create(recipe.model, len(dataset.classes), dataset.channels, dataset.size, recipe.norm, recipe.dropout)
         _try(model, dataset, recipe.model)  # here: a lazy layer draws its weights when it meets its first input
+    if recipe.method.needs_budget and recipe.budget is None:
+        raise Problem(f"method {recipe.method.name!r} has no noise of its own: give it a budget, [budget] epsilon = 8 (on the command line: --set budget.epsilon=8)")
     if recipe.budget:
         refuse(recipe.method, Layout.of(model), (name for name, buffer in model.named_buffers() if buffer.is_floating_point()), recipe.mean == "equal", recipe.budget)
     parts = (dataset.images, dataset.labels, dataset.test_images, dataset.test_labels, split, recipe.method, recipe.training, key, recipe.active)

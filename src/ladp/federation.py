@@ -54,7 +54,8 @@ class Round:
 
 def begin(work: Work) -> State:
     """The state before the first round: the fresh model (Algorithm 1, lines 1 and 2)."""
-    layout, shared = work.layout, torch.zeros(work.mechanism.announces(layout), dtype=torch.float64)
+    layout = work.layout
+    shared = torch.zeros(work.mechanism.announces(layout), dtype=torch.float64)
     return State(0, layout.read(work.model).to(work.device, work.dtype), None, layout.count(work.model), {}, shared)
 
 

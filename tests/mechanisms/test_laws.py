@@ -9,6 +9,7 @@ from variants import VARIANTS, Scene
 
 from ladp.errors import Problem
 from ladp.mechanisms import METHODS
+from ladp.privacy.budget import matched
 from ladp.privacy.mechanism import Plan
 from ladp.privacy.release import release
 
@@ -121,9 +122,9 @@ def test_one_sigma_serves_a_whole_module_when_layers_are_modules(see, name):
 @every
 def test_a_mechanism_that_does_not_peek_is_never_handed_the_weights(see, name, monkeypatch):
     scene, given = Scene(see, VARIANTS[name], later=True), []
-    kind = type(scene.method)
-    plan = kind.plan
-    monkeypatch.setattr(kind, "plan", lambda self, seen, local=None, memory=None: given.append(local) or plan(self, seen, local, memory))
+    kind, asked = type(scene.method), "share" if scene.method.needs_budget else "plan"
+    plan = getattr(kind, asked)
+    monkeypatch.setattr(kind, asked, lambda self, seen, local=None, memory=None: given.append(local) or plan(self, seen, local, memory))
     send(scene)
     assert (given[0] is not None) == scene.method.peeks
 
@@ -156,7 +157,8 @@ def test_nothing_unproved_shows_a_finite_certified_epsilon(name):
 def test_a_plan_changes_nothing_that_it_is_given(see, name, later):
     scene = Scene(see, VARIANTS[name], later)
     rows, memory = scene.rows.clone(), None if scene.memory is None else scene.memory.clone()
-    plans = [scene.method.plan(scene.seen, rows if scene.method.peeks else None, memory) for _ in range(2)]
+    ask = matched if scene.method.needs_budget else type(scene.method).plan
+    plans = [ask(scene.method, scene.seen, rows if scene.method.peeks else None, memory) for _ in range(2)]
     assert torch.equal(rows, scene.rows) and (memory is None or torch.equal(memory, scene.memory))
     assert all(torch.equal(*(getattr(plan, f.name) for plan in plans)) for f in fields(Plan) if isinstance(getattr(plans[0], f.name), torch.Tensor))
 

@@ -10,7 +10,7 @@ from ladp.keys import Key
 from ladp.mechanisms import METHODS, find
 from ladp.mechanisms.gaussian import FORMS
 from ladp.params import Layout
-from ladp.privacy.mechanism import Mechanism, Seen
+from ladp.privacy.mechanism import Allowance, Mechanism, Seen
 
 FILE = Path(__file__).with_name("drift.py")
 
@@ -47,6 +47,8 @@ class Scene:
             self.memory = 0.1 + 0.01 * torch.rand(3, width, generator=generator, dtype=torch.float64)
         shared = torch.full((method.announces(layout),), 0.1 if later else 0.0, dtype=torch.float64)
         history = dict(previous=current + 0.01 * draw(), round=3) if later else {}
+        if method.needs_budget:
+            more["allowance"] = Allowance(torch.full((3,), 0.8, dtype=torch.float64), 1.0, torch.zeros(3, dtype=torch.int64))
         self.seen: Seen = see(layout, current, cohort=3, shared=shared, **history, **more)
 
     def keys(self, seed: int = 0) -> list[Key]:

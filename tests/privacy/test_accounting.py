@@ -206,7 +206,7 @@ def test_the_gain_is_that_of_the_client_and_the_colluders_that_leave_least():
 
 
 @pytest.mark.parametrize("attempt, complaint", [
-    (lambda: Charge(0), "a noise multiplier must be positive, got 0"), (lambda: Charge(nan), "must be positive, got nan"),
+    (lambda: epsilon([Charge(0)], 1e-5), "a noise multiplier must be positive, got 0"), (lambda: Charge(nan), "must be positive, or 0 for no noise, got nan"),
     (lambda: Charge(1, 1.5), "rate of records must lie between 0 and 1, got 1.5"), (lambda: Charge(1, times=-1), "times must be a whole number, 0 or more, got -1"),
     (lambda: epsilon([Charge(1)], 0), "delta must lie strictly between 0 and 1, got 0"), (lambda: delta([Charge(1)], -1), "epsilon must not be negative, got -1"),
     (lambda: epsilon([Charge(1, 0.1, 10**10)], 1e-5), "10,000,000,000 releases are more than"),

@@ -29,6 +29,7 @@ class Certified(Mechanism):
     """
 
     name: ClassVar[str] = "certified"
+    needs_budget: ClassVar[bool] = True
     share_by: str = "uniform"
     power: float = 0.25
     importance: float | str = 0.0
@@ -47,7 +48,7 @@ class Certified(Mechanism):
             raise Problem(f"power and adapt must not be negative, got {self.power} and {self.adapt}")
 
     def plan(self, seen: Seen, local: Tensor | None = None, memory: Tensor | None = None) -> Plan:
-        raise Problem("method 'certified' has no noise of its own: give it a budget, [budget] epsilon = 8 (on the command line: --set budget.epsilon=8)")
+        raise Problem("method 'certified' has no noise of its own, only shares of a budget's")
 
     def certify(self) -> Guarantee:
         return Guarantee(float("inf"), None, "record", "server", "none applies", ("there is no budget",))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ladp.errors import Problem, choose
 from ladp.params import Layout
-from ladp.privacy.accounting import UNITS, VIEWS, Bound, Charge, epsilon, turn
+from ladp.privacy.accounting import EXACT, LOSSES, UNITS, VIEWS, Bound, Charge, epsilon, turn
 from ladp.privacy.gaussian import epsilon_of, sigma_of
 from ladp.privacy.mechanism import Guarantee, Mechanism, Plan, Seen
 from ladp.privacy.planning import lowest
@@ -24,7 +24,6 @@ from ladp.privacy.planning import lowest
 Spent = Mapping[tuple[float, int], int]  # how often a client took part, by z and by how many took part
 SAFE = 1 + 1e-12  # rounding never costs more than the budget
 LEVEL = 8  # of a schedule, for each factor of two: losses of sampled Gaussians are composed kind by kind
-ACCOUNTANT = "exact composition of Gaussians"
 PEEKS = "its noise depends on the private weights: the budget that it keeps is nominal"
 SEEDED = "noise is drawn from a seed, for simulation: the guarantee is that of the same noise from the operating system's entropy"
 TERMS = {
@@ -69,6 +68,11 @@ class Budget:
         """Whether noise enters at every local step, for single records."""
         return self.unit == "record"
 
+    @property
+    def accountant(self) -> str:
+        """What works its epsilon out."""
+        return LOSSES if self.records and self.rate < 1 else EXACT
+
     def turn(self, z: float, active: int, view: str | None = None) -> tuple[Charge, ...]:
         """What one participation among so many costs in a view, its own by default."""
         return turn(self.unit, view or self.view, z, rate=self.rate, steps=self.steps, active=active, colluders=self.colluders)
@@ -111,17 +115,17 @@ class Budget:
 
     def claim(self, peeks: bool, active: int) -> Guarantee:
         """What all uploads of a client are to cost together; of a mechanism that peeks, what they would cost if it did not."""
-        return self._guarantee(Bound(self.epsilon, self.delta, "nominal, as if no noise depended on private weights" if peeks else "budget planner"), active, self.view)
+        return self._guarantee(Bound(self.epsilon, self.delta, "nominal, as if no noise depended on private weights" if peeks else self.accountant), active, self.view)
 
     def certify(self, peeks: bool, active: int, spent: Iterable[Spent] | None = None, view: str | None = None) -> Guarantee:
         """What is proved in a view: of clients that took part so many times at each z, among so many (`spent`), for the one that spent most; or of the whole budget."""
         view, patterns = view or self.view, None if spent is None else _distinct(spent)
         if view == "peer" and self.colluders >= min([active, *(among for pattern in patterns or () for _, among in pattern)]):
-            return replace(self._guarantee(Bound(inf, self.delta, "none applies"), active, view), reasons=(f"{self.colluders} colluders among {active}: only their own noise is there",))
+            return replace(self._guarantee(Bound(inf, self.delta, "none applies"), active, view), reasons=(f"{self.colluders} colluders in a cohort of {active}: no noise but their own is left",))
         if peeks:
             return replace(self._guarantee(Bound(inf, self.delta, "none applies"), active, view), reasons=(PEEKS,))
         if patterns is None:
-            return self._guarantee(Bound(self.epsilon, self.delta, "budget planner"), active, view)
+            return self._guarantee(Bound(self.epsilon, self.delta, self.accountant), active, view)
         return self._guarantee(max((self.cost(one, view) for one in patterns), key=lambda bound: bound.epsilon), active, view)
 
     def _guarantee(self, bound: Bound, active: int, view: str) -> Guarantee:

@@ -20,8 +20,8 @@ class Charge:
     times: int = 1
 
     def __post_init__(self) -> None:
-        if not self.multiplier > 0:
-            raise Problem(f"a noise multiplier must be positive, got {self.multiplier}: without noise there is no finite epsilon")
+        if not self.multiplier >= 0:
+            raise Problem(f"a noise multiplier must be positive, or 0 for no noise, got {self.multiplier}")
         if not 0 <= self.rate <= 1:
             raise Problem(f"the rate of records must lie between 0 and 1, got {self.rate}")
         if not (self.times >= 0 and self.times == int(self.times)):
@@ -57,6 +57,8 @@ def canonical(turn: Iterable[Charge], rounds: int = 1, chance: float = 1.0) -> C
         raise Problem(f"rounds must be a whole number, 0 or more, got {rounds}")
     repeated = rounds if chance == 1 else 1
     turn = tuple(turn)
+    if any(charge.multiplier == 0 for charge in turn):
+        raise Problem("a noise multiplier must be positive, got 0: without noise there is no finite epsilon")
     if (count := rounds * sum(charge.times for charge in turn)) > MOST:
         raise Problem(f"{count:,} releases are more than the {MOST:,} that can be accounted for: take fewer rounds or steps")
     charges = merged(replace(charge, times=charge.times * repeated) for charge in turn) if rounds * chance > 0 else ()

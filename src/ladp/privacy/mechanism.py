@@ -143,6 +143,7 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     peeks: ClassVar[bool] = False
+    needs_budget: ClassVar[bool] = False
     layers: str = "tensor"
     state: str = "trainable"
 
