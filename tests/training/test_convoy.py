@@ -138,5 +138,5 @@ def test_data_are_read_once_and_held_once(stacked, tmp_path, monkeypatch):
     held, train, read = set(), Cohort.train, []
     monkeypatch.setattr(Cohort, "train", lambda self, asked: (held.update(id(crew.work.images) for crew, _ in asked), train(self, asked))[1])
     outs = folders(several(stacked), tmp_path)
-    together(outs, read=lambda name, root: (read.append(name), experiment.data.load(name, root))[1])
+    together(outs, read=lambda name, *more: (read.append(name), experiment.data.load(name, *more))[1])
     assert len(held) == 1 and read == ["digits"]
