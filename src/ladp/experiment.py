@@ -33,7 +33,7 @@ from ladp.training.work import Engine, Work
 from ladp.version import VERSION
 
 CHECKPOINT_SECONDS = 5.0
-Read = Callable[[str, str | None, float], data.Dataset]
+Read = Callable[[str, str | None, float, str | None], data.Dataset]
 Start = Callable[[Work, str], Engine]
 
 
@@ -127,9 +127,9 @@ def _in_turn(read: Read) -> Read:
     """Data are read once for all threads."""
     lock, known = Lock(), cache(read)
 
-    def take(name: str, root: str | None, validation: float) -> data.Dataset:
+    def take(name: str, root: str | None, validation: float, features: str | None) -> data.Dataset:
         with lock:
-            return known(name, root, validation)
+            return known(name, root, validation, features)
 
     return take
 
@@ -137,7 +137,7 @@ def _in_turn(read: Read) -> Read:
 def prepare(recipe: Recipe, precision: str | None = None, read: Read = data.load) -> tuple[Work, str]:
     """Everything a run needs, checked: data read, split drawn, model made, engine chosen."""
     engine, device, precision = training.settle(recipe.engine, recipe.device, precision or recipe.precision)
-    dataset, key = read(recipe.data, recipe.root, recipe.validation), Key(recipe.seed)
+    dataset, key = read(recipe.data, recipe.root, recipe.validation, recipe.features), Key(recipe.seed)
     writers = None if dataset.writers is None else dataset.writers.numpy()
     split = recipe.partition.split(dataset.labels.numpy(), recipe.clients, key, writers)
     with key.at("model").reign():

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from ladp.data import DATA
+from ladp.data import DATA, FEATURES
 from ladp.data.isolation import Isolation
 from ladp.data.partition import PARTITIONS
 from ladp.errors import Problem, choose
@@ -29,10 +29,11 @@ class Recipe:
     """All that decides a run's result, and (PLACES) where it runs. The defaults are the paper's, on the embedded digits."""
 
     method: Mechanism = field(default_factory=LaDP)
-    model: str = ""  # "" takes cnn-small for the digits and cnn otherwise
+    model: str = ""  # "" takes linear for features, cnn-small for the digits and cnn otherwise
     norm: str | None = None
     dropout: float | None = None
     data: str = "digits"
+    features: str | None = None  # made of each record beforehand, in place of its pixels
     partition: Any = field(default_factory=Isolation)
     clients: int = 20
     active: int = 5
@@ -57,6 +58,8 @@ class Recipe:
         _check(self)
         choose("data set", self.data, DATA)
         choose("mean", self.mean, MEANS)
+        if self.features is not None and choose("features", self.features, FEATURES) and self.training.augment:
+            raise Problem(f"augment moves pixels, and {self.features!r} leaves none: turn augment off, or leave features out")
         for name in COUNTS:
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MANY:
@@ -66,7 +69,7 @@ class Recipe:
         if self.active > self.clients:
             raise Problem(f"{self.active} active clients asked for, but there are {self.clients}: active must be at most the number of clients")
         if not self.model:
-            object.__setattr__(self, "model", "cnn-small" if self.data == "digits" else "cnn")
+            object.__setattr__(self, "model", "linear" if self.features else "cnn-small" if self.data == "digits" else "cnn")
 
     @property
     def digest(self) -> str:

@@ -1,6 +1,7 @@
 """The pages are true: their programs run, their commands work, their links and references lead somewhere, their tables say what the code says."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -68,9 +69,9 @@ def carried_out(tmp_path_factory) -> Iterator[dict[Path, Future[list[str]]]]:
 
 def carry_out(page: Path, folder: Path) -> list[str]:
     """Programs first: what a page defines, its commands may use."""
-    found, lines = programs(page, folder), commands(page)
+    found, lines, own = programs(page, folder), commands(page), {**os.environ, "LADP_CACHE": str(folder / "cache")}
     with (folder / "output.txt").open("w") as output:
-        done = subprocess.run([sys.executable, CARRIER, "\n".join(found), *lines], cwd=folder, stdout=output, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run([sys.executable, CARRIER, "\n".join(found), *lines], cwd=folder, stdout=output, stderr=subprocess.PIPE, text=True, env=own)
     assert done.returncode == 0, done.stderr
     return [*found, *lines]
 

@@ -19,6 +19,18 @@ def test_the_papers_networks_have_the_papers_number_of_weights(name, classes, co
         assert weights(models.create(name, classes=classes)) == count
 
 
+def test_models_for_scattering_features_have_the_published_number_of_weights():
+    with torch.device("meta"):
+        assert [weights(models.create(name, 10, 243, 8)) for name in ("linear", "scatter-cnn")] == [155_530, 187_210]
+    assert models.create("scatter-cnn", 7, 81, 3)(torch.randn(2, 81, 3, 3)).shape == (2, 7)
+    with pytest.raises(Problem, match="1x1 are too small"):
+        models.create("scatter-cnn", 10, 81, 1)
+
+
+def test_a_linear_model_begins_without_an_opinion():
+    assert torch.equal(models.create("linear", 5, 2, 4)(torch.randn(3, 2, 4, 4)), torch.zeros(3, 5))
+
+
 def test_resnet18_has_the_122_state_entries_that_the_paper_noised():
     with torch.device("meta"):
         assert len(models.create("resnet18").state_dict()) == 122

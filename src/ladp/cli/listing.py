@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ladp.data import DATA
+from ladp.data import DATA, FEATURES
 from ladp.data.partition import PARTITIONS
 from ladp.data.partition import describe as describe_partition
 from ladp.errors import choose
@@ -36,6 +36,7 @@ LISTS = {
     "methods": lambda: [_method(name) for name in METHODS],
     "models": lambda: _named(MODELS),
     "data": lambda: _named(DATA),
+    "features": lambda: _named(FEATURES),
     "partitions": lambda: [describe_partition(name) for name in PARTITIONS],
     "engines": lambda: [{"name": name, "meaning": where} for name, where in ENGINES.items()],
     "presets": lambda: [{"name": name, "options": tables} for name, tables in PRESETS.items()],
@@ -43,10 +44,10 @@ LISTS = {
 
 
 def show(
-    what: Annotated[str, typer.Argument(help="methods, models, data, partitions, engines or presets")],
+    what: Annotated[str, typer.Argument(help="methods, models, data, features, partitions, engines or presets")],
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List methods, models, data sets, partitions, engines or presets."""
+    """List methods, models, data sets, features, partitions, engines or presets."""
     rows = LISTS[choose("list", what, LISTS)]()
     if json_:
         print(json.dumps(rows))

@@ -28,7 +28,7 @@ def option(flag: str, help: str) -> Any:
 
 def run(
     method: Annotated[Text, option("--method", "a name of `ladp list methods`, or file.py:Class or package.module:Class of your own")] = None,
-    model: Annotated[Text, option("--model", "cnn-small, cnn, resnet18, resnet152, or package.module:Class")] = None,
+    model: Annotated[Text, option("--model", "cnn-small, cnn, resnet18, resnet152, linear, scatter-cnn, or package.module:Class")] = None,
     data: Annotated[Text, option("--data", "digits (embedded), cifar10, cifar100, femnist")] = None,
     root: Annotated[Text, option("--root", "the folder of the data set's files")] = None,
     partition: Annotated[Text, option("--partition", "who holds what: see `ladp list partitions`")] = None,

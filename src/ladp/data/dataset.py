@@ -12,7 +12,7 @@ from ladp.keys import Key
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images as bytes [N, C, H, W] and labels [N], for training and for testing; `writers` [N] says who made each training image."""
+    """Images as bytes [N, C, H, W], or features in their place, and labels [N], for training and for testing; `writers` [N] says who made each training image."""
 
     name: str
     images: torch.Tensor

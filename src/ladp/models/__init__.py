@@ -8,6 +8,7 @@ from torch import nn
 
 from ladp.errors import Problem, choose
 from ladp.models.cnn import CNN, SmallCNN
+from ladp.models.features import Linear, ScatterCNN
 from ladp.models.resnet import resnet18, resnet152
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -15,6 +16,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "cnn": CNN,
     "resnet18": resnet18,
     "resnet152": resnet152,
+    "linear": Linear,
+    "scatter-cnn": ScatterCNN,
 }
 
 

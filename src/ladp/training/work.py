@@ -23,7 +23,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.floa
 
 @dataclass(frozen=True)
 class Work:
-    """The fixed part of a run. Images stay bytes and stay where they are; a client is a list of their indices."""
+    """The fixed part of a run. Images stay bytes, features what they are, and both stay where they are; a client is a list of their indices."""
 
     model: nn.Module
     layout: Layout

@@ -23,6 +23,9 @@ class FusedProgram(Program):
     """A program whose ends are kernels too."""
 
     def fetch(self, state: State, batch: int) -> tuple[Tensor, Tensor]:
+        if self.images.is_floating_point():  # the kernel reads bytes
+            x, y = super().fetch(state, batch)
+            return x.to(state.working.dtype).contiguous(), y
         return fetch(self.images, self.labels, state.order, state.cursor, batch, PAD, state.working.dtype)
 
     def judge(self, logits: Tensor, labels: Tensor, losses: Tensor) -> Tensor:
