@@ -73,6 +73,7 @@ def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: s
         seen = work.see(number, rounds, state.current, state.previous, cohort, calendar.turns(cohort), state.shared, calendar.allowance(number, cohort))
         memory = gather(work, state, cohort)
         uploads = engine.round(seen, cohort, state.counts, memory)  # line 5
+        refuse_uneven(work, seen, uploads.receipt)
         weights = seen.sizes.double() if weighting == "size" else torch.ones(len(cohort), dtype=torch.float64)
         weights /= weights.sum()
         current = mean(uploads.rows, weights)  # line 6, equation 3
@@ -136,6 +137,19 @@ def gather(work: Work, state: State, cohort: list[int]) -> Tensor | None:
         return None
     blank = torch.zeros(width, dtype=work.dtype, device=work.device)
     return torch.stack([state.memory.get(client, blank) for client in cohort])
+
+
+def refuse_uneven(work: Work, seen: Seen, receipt: Receipt) -> None:
+    """Under a budget clients hide each other in the mean only if all add the same noise; a method that looks at nothing private has no reason to differ."""
+    if work.budget is None or work.mechanism.peeks:
+        return
+    for part in (receipt.sigma, receipt.multiplier):
+        if not torch.equal(part, part[:1].expand_as(part)):
+            k = int((part != part[0]).any(1).int().argmax())
+            raise Problem(
+                f"round {seen.round}: method {work.mechanism.name!r} gives client {seen.cohort[k]} other noise than client {seen.cohort[0]}, and the budget counts on "
+                "everybody's being alike: let its shares depend on the global models alone; nothing of this round is shown to anybody"
+            )
 
 
 def refuse_overflow(work: Work, seen: Seen, rows: Tensor, current: Tensor) -> None:

@@ -51,11 +51,12 @@ class Training:
 
 @dataclass(frozen=True)
 class Population:
-    """What is public about all clients: how many there are, how many take part in a round, how many records the smallest holds."""
+    """What is public about all clients: how many there are, how many take part in a round, how many records the smallest holds, and one on average."""
 
     clients: int
     active: int
     smallest: int
+    average: float = 0.0
 
     def uploads(self, rounds: int) -> int:
         """How often a client is expected to take part in `rounds` rounds, at least once."""

@@ -17,12 +17,12 @@ from ladp.training.work import Work
 
 
 def recordwise(work: Work, model: nn.Module, images: Tensor, labels: Tensor, seen: Seen, memory: Tensor | None = None) -> tuple[Tensor, Tensor, Receipt]:
-    """The uploads [K, size] of a cohort that steps m times, w <- w - eta/(q |D_i|) (sum of clipped gradients + noise), their mean losses [K] and receipt.
+    """The uploads [K, size] of a cohort that steps m times, w <- w - eta/(q n) (sum of clipped gradients + noise), their mean losses [K] and receipt.
 
-    All clients stand at the global model before the first step, which is one computation over all their records; later ones are stacked.
+    n is how many records a client holds on average: a public number, and the same for all, so that in the mean every client's noise hides every record alike. All clients stand at the global model before the first step, which is one computation over all their records; later ones are stacked.
     """
     plan, budget = matched(work.mechanism, seen, memory=memory), work.budget
-    rows, scale = seen.current.repeat(len(seen.cohort), 1), work.training.lr / (budget.rate * seen.sizes.double())
+    rows, scale = seen.current.repeat(len(seen.cohort), 1), torch.full((len(seen.cohort),), work.training.lr / (budget.rate * work.population.average), dtype=torch.float64)
     facts, receipts = torch.zeros(len(seen.cohort), 3, dtype=torch.float64), []
     work.layout.write(seen.current, model)
     for step in range(budget.steps):

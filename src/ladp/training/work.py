@@ -67,7 +67,7 @@ class Work:
 
     @cached_property
     def population(self) -> Population:
-        return Population(len(self.split), self.active, int(self.held.min()))
+        return Population(len(self.split), self.active, int(self.held.min()), float(self.held.mean()))
 
     def see(self, round: int, rounds: int, current: Tensor, previous: Tensor | None, cohort: Sequence[int], turns: Tensor, shared: Tensor,
             allowance: Allowance | None = None) -> Seen:  # fmt: skip
