@@ -40,7 +40,7 @@ class State:
 
 @dataclass(frozen=True)
 class Round:
-    """What happened in a round: who took part, what they sent (receipts only), and the state after it."""
+    """What happened in a round: who took part, what they sent, and the state after it. `uploads` [K, size] is what the server was sent; it is valid until the next round begins."""
 
     state: State
     cohort: list[int]
@@ -50,6 +50,7 @@ class Round:
     seconds: float
     downlink: float
     refused: Sequence[int] = ()
+    uploads: Tensor | None = None
 
 
 def begin(work: Work) -> State:
@@ -87,7 +88,7 @@ def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: s
         state = State(number, current, state.current, counts, kept, shared, moments)
         calendar.past.update(cohort)
         examples = round(work.passes * int(seen.sizes.sum()))
-        yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began, downlink, refused)
+        yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began, downlink, refused, uploads.rows)
 
 
 @dataclass
