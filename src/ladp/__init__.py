@@ -29,7 +29,7 @@ _HOMES = {  # imported when first asked for, so that `import ladp` stays light
     "finish": "ladp.experiment",
     "play": "ladp.experiment",
 }
-_ROOMS = ("columns", "data", "experiment", "federation", "keys", "mechanisms", "metrics", "models", "params", "privacy", "recipe", "report", "tables", "training")
+_ROOMS = ("attacks", "columns", "data", "experiment", "federation", "keys", "mechanisms", "metrics", "models", "params", "privacy", "recipe", "report", "tables", "training")
 
 __all__ = ["__version__", *_HOMES, *_ROOMS]
 

@@ -2,10 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from json import dumps
 from typing import Any, ClassVar
 
 from ladp.attacks.scene import Scene
+from ladp.errors import Problem
 
 
 @dataclass(frozen=True)
@@ -36,3 +39,18 @@ class Attack(ABC):
     @abstractmethod
     def carry_out(self, scene: Scene) -> Iterator[Step | Findings]:
         """Attack the run of `scene`, saying how far it is; the last thing yielded is the findings. It must leave the run as it was."""
+
+    def digest(self, recipe: str) -> str:
+        """What an attack on a recipe is found by: the same options, the same findings."""
+        return sha256(dumps([self.name, asdict(self), recipe], sort_keys=True).encode()).hexdigest()
+
+
+def option(default: Any, help: str) -> Any:
+    """A field of an attack with what the command line says of it."""
+    return field(default=default, metadata={"help": help})
+
+
+def refuse_unless(holds: bool, attack: Attack, name: str, wanted: str) -> None:
+    """An option that cannot be: its name, what it must be, and what it is."""
+    if not holds:
+        raise Problem(f"{name} of attack {attack.name!r} must be {wanted}, got {getattr(attack, name)!r}")

@@ -1,12 +1,14 @@
 """A run as an attack finds it: its rounds played again, its last state, and a folder to keep things in."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
-from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load as unpack
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 from ladp import data, experiment, folder, training
 from ladp.data import Dataset
 from ladp.errors import Problem
-from ladp.federation import Gate, Round, State, begin, federate
+from ladp.federation import Round, State, begin, federate
 from ladp.keys import Key
 from ladp.recipe import Recipe, load
 from ladp.report.runs import read_rounds
@@ -38,8 +40,6 @@ class Scene:
     @staticmethod
     def of(run: Path, out: Path, digest: str) -> "Scene":
         """Everything read and checked; nothing is written."""
-        if not (run / folder.RECIPE).exists():
-            raise Problem(f"{run} is not a run folder: it has no {folder.RECIPE}; `ladp run --out {run}` makes one")
         recipe = load(run / folder.RECIPE)
         dataset = data.load(recipe.data, recipe.root, recipe.validation, recipe.features)
         about = folder.get_json(run / folder.ABOUT) if (run / folder.ABOUT).exists() else {}
@@ -58,17 +58,25 @@ class Scene:
         if state.round >= last:
             return
         with closing(training.start(self.work, self.engine)) as engine:
-            for event in federate(self.work, engine, state, self.recipe.rounds, self.recipe.mean, self._gate()):
+            for event in federate(self.work, engine, state, self.recipe.rounds, self.recipe.mean, self._gate, self._past(state.round)):
                 yield event
                 if event.state.round == last:
                     return
 
-    def _gate(self) -> Gate | None:
+    @cached_property
+    def log(self) -> dict[int, dict[str, Any]]:
+        """What the run wrote of its rounds."""
+        path = self.run / folder.ROUNDS
+        return {record["round"]: record for record in read_rounds(path)[0]} if path.exists() else {}
+
+    def _gate(self, number: int, cohort: list[int], z: float) -> tuple[list[int], list[int]]:
         """Who took part in a run under a budget is what its log says."""
-        log = {record["round"]: record for record in read_rounds(self.run / folder.ROUNDS)}
-        if not log:
-            return None
-        return lambda number, cohort, z: (log[number]["clients"], log[number]["refused"]) if number in log else (cohort, [])
+        return (self.log[number]["clients"], self.log[number]["refused"]) if number in self.log else (cohort, [])
+
+    def _past(self, done: int) -> Counter[int] | None:
+        """How often each client had taken part by then; None where the log does not tell."""
+        told = all(number in self.log for number in range(1, done + 1))
+        return Counter(client for number in range(1, done + 1) for client in self.log[number]["clients"]) if told else None
 
     def final(self) -> State:
         """The state that the run has come to."""

@@ -2,7 +2,7 @@
 
 import typer
 
-from ladp.cli import data, demo, ledger, listing, noise, privacy, report, run, tables
+from ladp.cli import attack, data, demo, ledger, listing, noise, privacy, report, run, tables
 from ladp.version import VERSION
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app.command("report")(report.report)
 app.command("demo")(demo.demo)
 app.command("list")(listing.show)
 app.add_typer(privacy.app, name="privacy")
+app.add_typer(attack.app, name="attack")
 app.add_typer(noise.app, name="noise")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(data.app, name="data")

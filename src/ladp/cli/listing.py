@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ladp import attacks
 from ladp.data import DATA, FEATURES
 from ladp.data.partition import PARTITIONS
 from ladp.data.partition import describe as describe_partition
@@ -39,15 +40,16 @@ LISTS = {
     "features": lambda: _named(FEATURES),
     "partitions": lambda: [describe_partition(name) for name in PARTITIONS],
     "engines": lambda: [{"name": name, "meaning": where} for name, where in ENGINES.items()],
+    "attacks": lambda: _named({name: attacks.kind(name) for name in attacks.ATTACKS}),
     "presets": lambda: [{"name": name, "options": tables} for name, tables in PRESETS.items()],
 }
 
 
 def show(
-    what: Annotated[str, typer.Argument(help="methods, models, data, features, partitions, engines or presets")],
+    what: Annotated[str, typer.Argument(help="methods, models, data, features, partitions, engines, attacks or presets")],
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List methods, models, data sets, features, partitions, engines or presets."""
+    """List methods, models, data sets, features, partitions, engines, attacks or presets."""
     rows = LISTS[choose("list", what, LISTS)]()
     if json_:
         print(json.dumps(rows))

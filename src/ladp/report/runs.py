@@ -59,7 +59,7 @@ def read(folder: Path | str) -> Run:
     folder = Path(folder)
     facts = _facts(folder / "run.json")
     text = _text(folder / "recipe.toml")
-    rounds, notes = _rounds(folder / "rounds.jsonl")
+    rounds, notes = read_rounds(folder / "rounds.jsonl")
     result = _object(folder / "result.json") if (folder / "result.json").exists() else None
     return Run(folder, facts, _recipe(folder / "recipe.toml", text), text, rounds, result, _starts(facts) + notes)
 
@@ -101,7 +101,7 @@ def _recipe(path: Path, text: str) -> dict:
         raise Problem(f"{path}: not a recipe: {error}; restore the file or leave this run out") from error
 
 
-def _rounds(path: Path) -> tuple[tuple[dict, ...], tuple[str, ...]]:
+def read_rounds(path: Path) -> tuple[tuple[dict, ...], tuple[str, ...]]:
     """The rounds in order; a round written twice counts as last written; a torn last line is dropped with a note."""
     lines = _text(path).splitlines() if path.exists() else []
     while lines and not lines[-1].strip():
