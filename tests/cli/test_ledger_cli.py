@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from ladp import experiment
 from ladp.cli import ledger as command
 from ladp.errors import Problem
-from ladp.ledger import Ledger, name_run
-from ladp.privacy.accounting import Charge, epsilon, turn
+from ladp.ledger import Ledger
+from ladp.mechanisms import Full, LaDP
+from ladp.privacy.accounting import Charge, epsilon
 from ladp.privacy.budget import Budget
 
 app = typer.Typer()
@@ -67,22 +68,24 @@ def test_verify_tells_what_a_whole_ledger_holds(path):
 
 @pytest.fixture
 def run(recipe, tmp_path):
-    """A run under a budget, and the ledger that it should have kept."""
-    out = experiment.create(replace(recipe, mean="equal", norm="none", rounds=3, budget=Budget(colluders=2)), tmp_path / "run")
+    """A run under a budget, whose ledger another run has charged too, and itself once more than it has receipts for."""
+    out = experiment.create(replace(recipe, method=Full(), mean="equal", norm="none", rounds=3, budget=Budget(colluders=2)), tmp_path / "run")
     experiment.finish(out)
-    name = name_run(json.loads((out / "run.json").read_text())["digest"])
     with Ledger(out / "ledger.sqlite") as ledger:
-        ledger.charge("0", "another/run", 1, "client", {"server": (Charge(1.0),)})
-        for record in map(json.loads, (out / "rounds.jsonl").read_text().splitlines()):
-            costs = lambda z: {view: turn("client", view, z, active=4, colluders=2) for view in ("server", "peer")}  # noqa: E731
-            ledger.charge_all(name, record["round"], "client", {str(c): costs(z) for c, z in zip(record["clients"], record["multipliers"])})
-        ledger.charge("0", name, 99, "client", costs(1.0))
+        for name, round in (("another/run", 1), (json.loads((out / "run.json").read_text())["run"], 99)):
+            ledger.charge("0", name, round, "client", {"server": (Charge(1.0),)})
     return out
 
 
 def test_verify_works_the_rows_of_a_run_out_again_from_its_receipts(run):
     facts = json.loads(call("verify", run, "--json"))
     assert facts["receipts"] == 12 and facts["rows_without_receipt"] == 1 and facts["releases"] == 14
+
+
+def test_a_row_that_nothing_bounds_covers_what_a_method_that_peeks_let_out(recipe, tmp_path):
+    experiment.run(replace(recipe, method=LaDP(), mean="equal", norm="none", rounds=2, budget=Budget()), tmp_path / "peeks")
+    facts = json.loads(call("verify", tmp_path / "peeks", "--json"))
+    assert facts["receipts"] == 8 and facts["rows_without_receipt"] == 0 and "epsilon inf" in facts["most_spent"][0]
 
 
 @pytest.mark.parametrize("change, complaint", [

@@ -15,11 +15,12 @@ import pytest
 from typer.main import get_command
 
 from ladp.cli import app
-from ladp.mechanisms import METHODS, LaDP
+from ladp.mechanisms import METHODS, LaDP, TimeVarying
 from ladp.mechanisms.gaussian import FORMS
 from ladp.privacy.budget import Budget
 from ladp.privacy.mechanism import Training
 from ladp.recipe import PRESETS, TABLES, Recipe
+from ladp.server import Server
 
 HOME, CARRIER = Path(__file__).parents[2], Path(__file__).with_name("carry_out.py")
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").glob("*.md"))]
@@ -134,7 +135,7 @@ def numbered(rows: str) -> list[int]:
 def test_every_option_is_listed_with_its_default():
     rows = ((option.split(", "), default.split(", ")) for option, default, *_ in table("docs/runs.md", "option"))
     listed = {option: default for row in rows for option, default in zip(*row, strict=True)}
-    tables = [("method", kind) for kind in METHODS.values()] + [("run", Recipe), ("training", Training), ("method", LaDP), ("budget", Budget)]  # LaDP last: its defaults count
+    tables = [("method", kind) for kind in METHODS.values()] + [("run", Recipe), ("training", Training), ("method", TimeVarying), ("method", LaDP), ("budget", Budget), ("server", Server)]  # last: their defaults count
     known = {f"{title}.{f.name}": f.default for title, kind in tables for f in fields(kind) if f.default is not MISSING and f.name not in TABLES}
     known |= {"run.model": "", "method.name": "ladp", "partition.name": "isolation"}
     assert {option: json.dumps(default) if default is not None else "" for option, default in known.items()} == listed
@@ -166,7 +167,7 @@ def test_the_files_and_fields_of_a_run_folder_are_those_listed(recipe, tmp_path)
     from ladp import experiment, folder
 
     experiment.run(recipe, tmp_path / "run")
-    listed = {row[0] for row in table("docs/runs.md", "file")}
-    assert {path.name for path in (tmp_path / "run").iterdir()} == listed - {folder.METHOD}
+    listed = {name for row in table("docs/runs.md", "file") for name in row[0].split(", ")}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == listed - {folder.METHOD, folder.LEDGER, f"{folder.LEDGER}.head", "attacks/"}
     named = {name for row in table("docs/runs.md", "field of a round") for name in row[0].split(", ")}
     assert named == set(json.loads((tmp_path / "run" / folder.ROUNDS).read_text().splitlines()[0]))

@@ -13,7 +13,7 @@ from ladp.report.number import Spread
 from ladp.report.runs import Run, find, read
 
 COLOURS, DASHES = 7, 4
-ASIDE = {f"run.{key}" for key in ("seed", "root", "engine", "device", "workers")}  # one configuration wherever it ran
+ASIDE = {f"run.{key}" for key in ("seed", "root", "ledger", "engine", "device", "workers")}  # one configuration wherever it ran
 
 
 @dataclass(frozen=True)
