@@ -6,7 +6,6 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import import_module
-from json import JSONDecodeError, loads
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -19,11 +18,11 @@ from ladp.attacks.scene import Scene
 from ladp.errors import Problem, choose
 from ladp.experiment import device_name
 from ladp.recipe import load
+from ladp.report.attacks import FINDINGS, FOLDER, read
 from ladp.version import VERSION
 
 ATTACKS: dict[str, str] = {  # name: where it lives, "module:Class"; imported when chosen
 }
-FOLDER, FINDINGS = "attacks", "findings.json"
 
 
 def kind(name: str) -> type[Attack]:
@@ -73,9 +72,4 @@ def keep(scene: Scene, attack: Attack, findings: Findings, seconds: float) -> di
 
 def recall(out: Path) -> dict[str, Any] | None:
     """What an attack found before; None if it was not finished."""
-    try:
-        return {**loads((out / FINDINGS).read_bytes()), "out": str(out)}
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except JSONDecodeError as error:
-        raise Problem(f"{out / FINDINGS} is damaged ({error}): delete it and attack again") from error
+    return {**read(out / FINDINGS), "out": str(out)} if (out / FINDINGS).exists() else None

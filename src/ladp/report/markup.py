@@ -2,7 +2,7 @@
 
 from html import escape
 
-VOID = {"br", "circle", "line", "meta", "path", "rect"}
+VOID = {"br", "circle", "image", "img", "line", "meta", "path", "rect"}
 
 
 class Markup(str):
@@ -24,7 +24,7 @@ def join(*content: object) -> Markup:
 
 
 def _spelled(key: str) -> str:
-    return key if key in ("viewBox",) else key.rstrip("_").replace("_", "-")
+    return key if key in ("viewBox", "preserveAspectRatio") else key.rstrip("_").replace("_", "-")
 
 
 def _value(value: object) -> str:

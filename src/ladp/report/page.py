@@ -10,6 +10,7 @@ from pathlib import Path
 from ladp.errors import Problem
 from ladp.report import number
 from ladp.report.alike import alike
+from ladp.report.attacks import attacks
 from ladp.report.configuration import Configuration, gather
 from ladp.report.figures import curves, noise, selection
 from ladp.report.markup import Markup, tag
@@ -41,7 +42,7 @@ def page(configurations: Sequence[Configuration], out: Path, title: str | None =
     """The whole document; folders are named relative to the place of `out`."""
     title = title or default_title(configurations)
     sections = [_header(configurations, title), summary(configurations), alike(configurations), curves(configurations), noise(configurations),
-                selection(configurations), proof(configurations), provenance(configurations, out.resolve().parent)]
+                selection(configurations), attacks(configurations), proof(configurations), provenance(configurations, out.resolve().parent)]
     script = Markup(asset("page.js"))
     body = tag("body", tag("main", *sections), tag("div", id="tip", role="status", hidden="hidden"), tag("script", script))
     return f"<!doctype html>\n{tag('html', _head(title, script), body, lang='en')}\n"
@@ -67,7 +68,7 @@ def said(configurations: Sequence[Configuration], key: str) -> str:
 def _head(title: str, script: str) -> Markup:
     """The policy lets the page run its own script, by digest, and load nothing."""
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     return tag("head", tag("meta", charset="utf-8"),
                tag("meta", http_equiv="Content-Security-Policy", content=policy),
                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
