@@ -21,9 +21,9 @@ from ladp.data.dataset import Dataset
 from ladp.data.scattering import Scattering
 from ladp.errors import Problem, choose
 
-BATCH = 25  # images at a time: what fits the caches of a core
+BATCH = 10  # images at a time: what fits the caches of a core
 GROUPS = 27  # of channels
-VERSION = "1"  # of the numbers: another one is another address in the cache
+VERSION = "2"  # of the numbers: another one is another address in the cache
 Front = Callable[[Tensor, str], Tensor]
 Progress = Callable[[int, int], None]  # images done, images in all
 
