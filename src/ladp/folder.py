@@ -27,7 +27,7 @@ RECIPE, METHOD, ABOUT, ROUNDS, CHECKPOINT, MODEL, RESULT, LEDGER, LOCK = (
 )  # fmt: skip
 NEEDED = {  # without these the rest of the program cannot use the file
     ABOUT: ("version", "precision", "method", "model", "data", "seed", "rounds", "starts"),
-    RESULT: ("rounds", "accuracy", "loss", "noise_scale", "seconds", "claimed", "accumulated", "certified", "digest"),
+    RESULT: ("rounds", "accuracy", "loss", "noise_scale", "seconds", "claimed", "accumulated", "certified", "views", "digest"),
 }
 LOGS = ("", ".log", ".txt", ".out", ".err", ".json", ".toml", ".part")  # what a script or a redirection may have put there before the run
 RESUME = "mend it, then `ladp resume`"

@@ -149,7 +149,8 @@ def _show(result: dict[str, Any], out: Path) -> None:
     if spent := result["accumulated"]:
         terms = f"unit record, view all uploads of client {spent['client']}; accountant: the paper's q·T·ε, which proves nothing"
         table.add_row("accumulated", f"ε = {spent['epsilon']:.4g}, δ = {spent['delta']:.4g} ({terms})")
-    table.add_row("certified", _guarantee(result["certified"]))
+    for view, value in result["views"].items():
+        table.add_row(f"certified, {view}", _guarantee(value))
     table.add_row("noise scale", f"{result['noise_scale']:,.1f}")
     table.add_row("seconds", f"{result['seconds']:.1f}")
     table.add_row("digest", result["digest"])

@@ -40,6 +40,12 @@ def certificate(one: Configuration) -> dict:
     return _cost("certified", worst) | {"certified_epsilon": epsilon, "reasons": [str(reason) for reason in reasons]}
 
 
+def views(one: Configuration) -> dict[str, dict]:
+    """What is certified in each view by the runs that finished, for the run that spent most; empty for folders that do not tell."""
+    told = [run.result["views"] for run in one.runs if run.result and isinstance(run.result.get("views"), dict)]
+    return {view: max((views[view] for views in told if view in views), key=_certified) for view in dict.fromkeys(view for views in told for view in views)}
+
+
 def terms(row: dict, name: str) -> str:
     """δ, unit, view and accountant of an ε, in words."""
     parts = {"delta": "δ {}", "unit": "unit {}", "view": "view {}", "accountant": "accountant: {}"}

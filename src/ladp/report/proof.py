@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ladp.report import number
 from ladp.report.configuration import Configuration
-from ladp.report.headline import row, terms
+from ladp.report.headline import row, terms, views
 from ladp.report.markup import Markup, join, tag
 from ladp.report.runs import Run
 from ladp.report.summary import anchor
@@ -19,19 +19,26 @@ def proof(configurations: Sequence[Configuration]) -> Markup:
     groups: dict[tuple, list[int]] = {}
     for place, one in enumerate(configurations):
         cells = row(one)
-        said = (one.method, number.exact(cells["certified_epsilon"]), terms(cells, "certified"), *cells["reasons"])
+        proved = tuple(_verdict(value) for value in views(one).values()) or ((number.exact(cells["certified_epsilon"]), terms(cells, "certified")),)
+        said = (one.method, proved, *cells["reasons"])
         groups.setdefault(said, []).append(place)
     blocks = [_block(said, [(place, configurations[place].label) for place in places]) for said, places in groups.items()]
     return tag("section", tag("h2", "What is proved, and why not more"), tag("div", *blocks, class_="triple"))
 
 
 def _block(said: tuple, members: list[tuple[int, str]]) -> Markup:
-    _, epsilon, known, *reasons = said
+    _, proved, *reasons = said
     names = tag("h3", *(join(tag("sup", place + 1), " ", tag("span", label, id=anchor(place)), tag("br"))
                         for place, label in members))
-    verdict = tag("p", "certified ε ", tag("strong", epsilon), " ", tag("span", known, class_="note"))
-    return tag("div", names, verdict, tag("ul", *(tag("li", reason) for reason in reasons)) if reasons else None,
+    verdicts = (tag("p", "certified ε ", tag("strong", epsilon), " ", tag("span", known, class_="note")) for epsilon, known in proved)
+    return tag("div", names, *verdicts, tag("ul", *(tag("li", reason) for reason in reasons)) if reasons else None,
                class_="block")
+
+
+def _verdict(value: dict) -> tuple[str, str]:
+    """An ε and its terms."""
+    cells = {f"certified_{key}": value.get(key) for key in ("epsilon", "delta", "unit", "view", "accountant")}
+    return number.exact(cells["certified_epsilon"]), terms(cells, "certified")
 
 
 def provenance(configurations: Sequence[Configuration], home: Path) -> Markup:

@@ -39,9 +39,10 @@ class Schedule:
 
 
 def normalise(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Bytes to [-1, 1] (mean .5, deviation .5), channels last in memory; features, which are no bytes, stay what they are."""
-    scaled = images.to(dtype) if images.is_floating_point() else images.to(dtype).div_(127.5).sub_(1)
-    return scaled.contiguous(memory_format=torch.channels_last)
+    """Bytes to [-1, 1] (mean .5, deviation .5), channels last in memory; features, which are no bytes, stay what and where they are."""
+    if images.is_floating_point():
+        return images.to(dtype)
+    return images.to(dtype).div_(127.5).sub_(1).contiguous(memory_format=torch.channels_last)
 
 
 def augment(images: Tensor, shift: Tensor, mirror: Tensor) -> Tensor:
