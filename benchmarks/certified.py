@@ -20,9 +20,9 @@ from ladp.recipe import Recipe, compose, dump
 READ = cache(data.load)
 RUN = dict(data="cifar10", features="scattering", clients=100, active=100, mean="equal", evaluate_every=10, engine="stacked", precision="float32")
 CASES = {  # the view, the model, and the grid that is searched
-    "peer": dict(view="peer", model="linear", grid=dict(rounds=[150], rate=[0.1], lr=[0.5, 1.0, 2.0])),
-    "server": dict(view="server", model="linear", grid=dict(rounds=[40], rate=[1.0], lr=[0.5, 1.0, 2.0])),
-    "layers": dict(view="peer", model="scatter-cnn", grid=dict(rounds=[60], rate=[0.02], lr=[0.5, 1.0, 2.0])),
+    "peer": dict(view="peer", model="linear", grid=dict(rounds=[80], rate=[0.25], lr=[0.02, 0.05, 0.12])),
+    "server": dict(view="server", model="linear", grid=dict(rounds=[80], rate=[0.25], lr=[0.005, 0.012, 0.03])),
+    "layers": dict(view="peer", model="scatter-cnn", grid=dict(rounds=[60], rate=[0.02], lr=[0.1, 0.3, 1.0])),
 }
 METHODS = {  # rivals under the same budget
     "certified": {"name": "certified"},
