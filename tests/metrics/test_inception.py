@@ -1,5 +1,7 @@
 """Inception: its parts against torch's own, and, where the published weights are installed, its features against those of others."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
@@ -61,6 +63,15 @@ def test_features_are_2048_of_an_image_the_same_every_time_and_drawn_from_no_gen
     found = Fidelity(stand_in).features(images())
     assert found.shape == (2, 2048) and found.isfinite().all() and (found > 0).any(1).all()
     assert torch.equal(found, Fidelity(stand_in).features(images())) and torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_finds_the_same_features(stand_in):
+    """To the ten bits that its convolutions keep by default."""
+    there = Fidelity(Inception(deepcopy(stand_in.network).cuda(), "cuda"), device="cuda")
+    found, ours = there.features(images().cuda()), Fidelity(stand_in).features(images())
+    assert found.device.type == "cpu" and (found - ours).norm() < 0.01 * ours.norm()
 
 
 def test_a_grey_image_is_a_colour_image_of_three_like_channels(stand_in):

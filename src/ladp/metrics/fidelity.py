@@ -43,14 +43,14 @@ FEATURES: dict[str, Callable[[Dataset, Key, str], Features]] = {
 
 
 def quantise(images: Tensor) -> Tensor:
-    """Images as bytes [n, 1 or 3, H, W], the same for real and generated ones: numbers in [-1, 1] are rounded as a picture file would."""
+    """Images as bytes [n, 1 or 3, H, W] on the CPU, the same for real and generated ones: numbers in [-1, 1] are rounded as a picture file would."""
     if images.ndim != 4 or images.shape[1] not in (1, 3) or not images.numel():
         raise Problem(f"images must be [n, 1 or 3, height, width], at least one, got {tuple(images.shape)}")
     if images.dtype == torch.uint8:
-        return images
+        return images.cpu()
     if not images.is_floating_point() or not (images.abs() <= 1 + 1e-3).all():
         raise Problem(f"images must be bytes or numbers in [-1, 1], got {images.dtype} from {images.min().item():g} to {images.max().item():g}")
-    return ((images.float() + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
+    return ((images.float() + 1) * 127.5).round().clamp(0, 255).to("cpu", torch.uint8)
 
 
 @dataclass(frozen=True, eq=False)
