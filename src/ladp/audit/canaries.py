@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -23,9 +24,17 @@ class Canaries:
         """Every coin is fair and thrown by itself."""
         return Canaries(tuple(hosts), torch.randint(0, 2, (len(hosts), bits), generator=key.at("coin").generator()), key)
 
+    @cached_property
+    def held(self) -> dict[int, list[int]]:
+        """The canaries of every client that has any."""
+        found: dict[int, list[int]] = {}
+        for i, host in enumerate(self.hosts):
+            found.setdefault(host, []).append(i)
+        return found
+
     def of(self, client: int) -> list[int]:
         """The canaries of a client."""
-        return [i for i, host in enumerate(self.hosts) if host == client]
+        return self.held.get(client, [])
 
     def signs(self, mine: Sequence[int], size: int) -> Tensor:
         """A direction of +1 and -1 for each, known to the adversary and independent of the coins: [n, size]."""
@@ -42,6 +51,7 @@ class Shape:
     """
 
     layers: tuple[Layer, ...]
+    scale: Tensor  # [J]
     length: Tensor  # [size], 0 where nothing lies
     cell: Tensor  # [size]
     bits: int
@@ -55,7 +65,7 @@ class Shape:
             part = slice(layer.start, layer.stop)
             length[part] = scale[j] * (roots[j] / roots.sum() / len(layer)).sqrt()
             cell[part] = j * bits + torch.arange(len(layer)) % bits
-        return Shape(tuple(layers), length, cell, bits)
+        return Shape(tuple(layers), scale, length, cell, bits)
 
     def vectors(self, signs: Tensor) -> Tensor:
         """Canaries with every bit set: [n, size]."""
@@ -69,6 +79,11 @@ class Shape:
         """Sums over the columns of each cell: [n, J, bits] of values [n, size]."""
         found = torch.zeros(len(values), len(self.layers) * self.bits, dtype=torch.float64)
         return found.index_add_(1, self.cell, values).view(len(values), len(self.layers), self.bits)
+
+    def norms(self, values: Tensor) -> Tensor:
+        """||v||_s of each row [n, size]."""
+        weights = torch.where(self.scale > 0, self.scale, torch.inf).square().reciprocal()
+        return (self.cells(values.square()).sum(2) @ weights).sqrt()
 
     def layerwise(self, row: Tensor) -> Tensor:
         """Squared lengths of a row by layer: [J]."""

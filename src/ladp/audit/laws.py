@@ -1,4 +1,5 @@
-"""What must hold of the noise itself, and no guessing shows: as much of it left as was charged for, in every layer, and none of it twice."""
+"""What must hold of the noise itself, and no guessing shows: as much of it left as was charged for, in every layer, none of it twice, and no record is
+longer than its clip."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from torch import Tensor
 from ladp.params import Layer
 
 ERROR = 1e-6  # how often an honest run breaks a law by chance
+ROUNDING = 1e-4
 
 
 @dataclass(frozen=True)
@@ -22,34 +24,35 @@ class Broken:
 
 
 class Noise:
-    """The noise of every release, release less what went in, over the sigma that was charged: by layer how much of it there was, and how alike any two releases' are."""
+    """The noise of every release, release less what went in, over the sigma that was charged: by layer how much of it there was, and how alike any two releases' are;
+    and of canary records the `longest`, in clips."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self.found: dict[str, float] = {}
         self.numbers: dict[str, int] = {}
-        self.before: list[Tensor] = []
-        self.now: list[Tensor] = []
-        self.alike, self.pairs = 0.0, 0
+        self.before, self.now = torch.zeros(0, size), []
+        self.alike, self.pairs, self.longest = 0.0, 0, 0.0
 
     def note(self, noise: Tensor, sigma: Sequence[float], layers: Sequence[Layer]) -> None:
         """One release: noise [size], and what was charged in each layer; layers that were charged nothing count for nothing."""
-        parts = [(layer, noise[layer.start : layer.stop] / s) for layer, s in zip(layers, sigma) if s > 0]
-        for layer, part in parts:
-            self.found[layer.name] = self.found.get(layer.name, 0.0) + part.square().sum().item()
-            self.numbers[layer.name] = self.numbers.get(layer.name, 0) + len(layer)
-        self._compare(torch.cat([part for _, part in parts]).float() if parts else torch.zeros(1))
-
-    def _compare(self, whole: Tensor) -> None:
-        """With every other release of this round and of the one before: their cosine times sqrt(d), which is nearly N(0, 1) if they are independent."""
-        others = [other for other in (*self.before, *self.now) if len(other) == len(whole)]
-        if others and (length := whole.norm()) > 0:
-            found = torch.stack(others) @ whole / length * sqrt(len(whole))
-            self.alike, self.pairs = max(self.alike, found.abs().max().item()), self.pairs + len(others)
+        whole = torch.zeros(len(noise))
+        for layer, s in zip(layers, sigma):
+            if s > 0:
+                part = noise[layer.start : layer.stop] / s
+                whole[layer.start : layer.stop] = part
+                self.found[layer.name] = self.found.get(layer.name, 0.0) + part.square().sum().item()
+                self.numbers[layer.name] = self.numbers.get(layer.name, 0) + len(layer)
         self.now.append(whole / whole.norm().clamp_min(1e-30))
 
     def turn(self) -> None:
-        """A round is over."""
-        self.before, self.now = self.now, []
+        """A round is over: each of its releases is compared with all others and with those of the round before."""
+        now = torch.stack(self.now)
+        alike = now @ torch.cat([self.before, now]).T
+        alike[:, len(self.before) :].fill_diagonal_(0.0)
+        live = (now != 0).sum(1).sqrt()  # a cosine times sqrt(d) is nearly N(0, 1) where noise is fresh
+        self.alike = max(self.alike, (alike.abs() * live.unsqueeze(1)).max().item())
+        self.pairs += alike.numel() - len(now)
+        self.before, self.now = now, []
 
     def ratios(self) -> dict[str, float]:
         """By layer: how long the noise was over how long it was charged to be; near 1."""
@@ -60,6 +63,8 @@ class Noise:
         level = ERROR / 2 / max(1, len(self.found))
         odd = {name: ratio for name, ratio in self.ratios().items() if min(chi2.cdf(self.found[name], self.numbers[name]), chi2.sf(self.found[name], self.numbers[name])) < level}
         failed = [Broken("noise as charged", f"layer {name!r} left with {ratio:.3g} times the noise that was charged for") for name, ratio in odd.items()]
+        if self.longest > 1 + ROUNDING:
+            failed.append(Broken("clip", f"a record moves its sum by {self.longest:.3g} times what was charged for"))
         if self.alike > self.limit:
             failed.append(Broken("fresh noise", f"two releases have noise in common: {self.alike:.1f} standard deviations alike, where chance ends at {self.limit:.1f}"))
         return failed

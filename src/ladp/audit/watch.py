@@ -20,8 +20,6 @@ from ladp.training.recordwise import draw
 from ladp.training.sequential import Sequential
 from ladp.training.work import Uploads, Work
 
-FULL = 10.0  # clips: a canary is sent so long that clipping alone makes it 1
-
 
 @dataclass(frozen=True)
 class Heard:
@@ -39,7 +37,7 @@ class Watched(Sequential):
     def __init__(self, work: Work, canaries: Canaries, view: str, weights: str, colluders: int):
         super().__init__(work)
         self.canaries, self.view, self.weights, self.colluders = canaries, view, weights, colluders
-        self.evidence, self.noise = Evidence(canaries, work.budget.rate if work.recordwise else None), Noise()
+        self.evidence, self.noise = Evidence(canaries, work.budget.rate if work.recordwise else None), Noise(work.layout.size)
         self.heard: dict[int, Heard] = {}
 
     def round(self, seen: Seen, cohort: list[int], counts: Tensor, memory: Tensor | None = None) -> Uploads:
@@ -160,7 +158,9 @@ class RecordWatch(Watched):
         places = torch.tensor([self.first + i for i in mine], device=self.images.device)
         x = normalise(self.images[places], self.work.dtype)
         parts = (torch.arange(len(mine)), len(mine), self.work.layout, plan.layers, plan.clip.expand(len(mine), -1))
-        return _cpu(clipped_sums(self.model, x, self.labels[places], *parts)[0])
+        found = _cpu(clipped_sums(self.model, x, self.labels[places], *parts)[0])
+        self.noise.longest = max(self.noise.longest, shape.norms(found).max().item())
+        return found
 
     def drawn(self, seen: Seen, client: int, mine: list[int]) -> Tensor:
         """Which canaries are in the federation and taken by this step, each with probability q: [n] of 0 and 1."""
