@@ -80,6 +80,10 @@ class Shape:
         found = torch.zeros(len(values), len(self.layers) * self.bits, dtype=torch.float64)
         return found.index_add_(1, self.cell, values).view(len(values), len(self.layers), self.bits)
 
+    def spread(self, values: Tensor) -> Tensor:
+        """What each layer has [J], in each of its columns: [size]."""
+        return values[self.cell // self.bits]
+
     def norms(self, values: Tensor) -> Tensor:
         """||v||_s of each row [n, size]."""
         weights = torch.where(self.scale > 0, self.scale, torch.inf).square().reciprocal()

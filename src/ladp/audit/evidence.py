@@ -12,45 +12,46 @@ LEAST = 1e-12  # of the noise found over the noise announced
 
 
 class Evidence:
-    """Of every release, for each canary v that may be in it: <v, r>/sigma^2 and ||v||^2/sigma^2 by layer, r being the release less all that the adversary knows.
+    """log P[releases | coin 1] / P[releases | coin 0] of every coin, [m, bits], added up over releases.
 
-    How much noise a layer really has is judged by the releases alone: a layer with less than was announced weighs more.
+    How much noise a layer really has is judged by the releases so far: a layer with less than was announced weighs more.
     """
 
     def __init__(self, canaries: Canaries, rate: float | None = None):
         self.canaries, self.rate = canaries, rate
-        self.products: list[list[Tensor]] = [[] for _ in canaries.hosts]
-        self.energies: list[list[Tensor]] = [[] for _ in canaries.hosts]
+        self.scores = torch.zeros(canaries.coins.shape, dtype=torch.float64)
         self.found, self.announced = torch.zeros(()), torch.zeros(())
 
     def hear(self, mine: Sequence[int], vectors: Tensor, shape: Shape, rest: Tensor, sigma: Tensor) -> None:
-        """One release, `rest` [size] of it unexplained, in which each of these canaries [n, size] may be, under announced noise `sigma` [J]."""
-        precise = torch.where(sigma > 0, sigma, LEAST).square().reciprocal()
-        products, energies = shape.cells(vectors * rest) * precise.unsqueeze(1), shape.cells(vectors.square()) * precise.unsqueeze(1)
-        for i, product, energy in zip(mine, products, energies):
-            self.products[i].append(product), self.energies[i].append(energy)
-        sizes = torch.tensor([float(len(layer)) for layer in shape.layers], dtype=torch.float64)
+        """One release, `rest` [size] of it unexplained, in which each of these canaries v [n, size] may be, under announced noise `sigma` [J]."""
+        precise = self._precision(shape, rest, sigma)
+        weighted = vectors * shape.spread(precise)
+        self.scores[mine] += 2 * shape.cells(weighted * rest).sum(1) if self.rate is None else self._records(weighted @ vectors.T, weighted @ rest).unsqueeze(1)
+
+    def _precision(self, shape: Shape, rest: Tensor, sigma: Tensor) -> Tensor:
+        """1/sigma^2 of each layer as it is found to be: [J]."""
+        announced = sigma.clamp_min(LEAST).square().reciprocal()
         live = (sigma > 0).double()
-        self.found, self.announced = self.found + live * shape.layerwise(rest) * precise, self.announced + live * sizes
+        self.found = self.found + live * shape.layerwise(rest) * announced
+        self.announced = self.announced + live * torch.tensor([float(len(layer)) for layer in shape.layers], dtype=torch.float64)
+        return announced / (self.found / self.announced).nan_to_num(1.0).clamp_min(LEAST)
 
-    def scores(self) -> Tensor:
-        """log P[release | coin 1] / P[release | coin 0] of every coin: [m, bits]."""
-        spread = (self.found / self.announced).clamp_min(LEAST).nan_to_num(1.0)
-        return torch.stack([self._score(i, spread.unsqueeze(1)) for i in range(len(self.products))])
+    def _records(self, gram: Tensor, heard: Tensor) -> Tensor:
+        """Records that a step takes with probability q: log(1 - q + q e^L), L the Gaussian log-likelihood ratio of being taken, for each of n canaries.
 
-    def _score(self, i: int, spread: Tensor) -> Tensor:
-        """A message: 2 sum <v, r>/sigma^2. A record that a step takes with probability q: sum log(1 - q + q exp(<v, r>/sigma^2 - ||v||^2/(2 sigma^2)))."""
-        if not self.products[i]:
-            return torch.zeros(self.canaries.coins.shape[1], dtype=torch.float64)
-        product, energy = ((torch.stack(part) / spread).sum(1) for part in (self.products[i], self.energies[i]))
-        if self.rate is None:
-            return 2 * product.sum(0)
-        loss = product - energy / 2
-        return loss.sum(0) if self.rate == 1 else torch.logaddexp(torch.tensor(log1p(-self.rate), dtype=torch.float64), log(self.rate) + loss).sum(0)
+        gram = <v, v'>/sigma^2 and heard = <v, rest>/sigma^2. The others are reckoned with as Gaussian, with the mean q/2 and the variance of their presence, so that records
+        that are like each other are told apart: for A = 1/variance + gram and i left out, by the inverse of a block, L = e_i/A'_ii + (q/2) E_i - E_i/2 where A' is the inverse
+        of A, e = A'(heard - (q/2) gram 1), and E_i = 1/A'_ii - 1/variance is what is left of ||v_i||^2/sigma^2.
+        """
+        mean = self.rate / 2
+        variance = mean * (1 - mean)
+        inverse = torch.linalg.inv(gram + torch.eye(len(gram), dtype=torch.float64) / variance)
+        own = inverse.diagonal()
+        energy = 1 / own - 1 / variance
+        ratio = inverse @ (heard - mean * gram.sum(1)) / own + (mean - 0.5) * energy
+        return ratio if self.rate == 1 else torch.logaddexp(torch.tensor(log1p(-self.rate), dtype=torch.float64), log(self.rate) + ratio)
 
-    def guesses(self) -> tuple[list[int], list[bool]]:
-        """The canaries in order of certainty, and whether all coins of each are guessed right."""
-        scores = self.scores()
-        order = scores.abs().amin(1).argsort(descending=True, stable=True).tolist()
-        right = ((scores > 0) == self.canaries.coins.bool()).all(1).tolist()
-        return order, [right[i] for i in order]
+    def guesses(self) -> list[bool]:
+        """Whether all coins of a canary are guessed right, the surest canary first."""
+        order = self.scores.abs().amin(1).argsort(descending=True, stable=True)
+        return ((self.scores > 0) == self.canaries.coins.bool()).all(1)[order].tolist()

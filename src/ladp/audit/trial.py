@@ -100,11 +100,11 @@ def _engine(recipe: Recipe, work: Work, canaries: Canaries, asked: Audit) -> Wat
 
 def _conclude(recipe: Recipe, work: Work, engine: Watched, asked: Audit, spending: accounts.Spending) -> Findings:
     coins, noise, evidence = engine.canaries.coins, engine.noise, engine.evidence
-    refuted = judge(evidence.guesses()[1], delta_of(work), asked.confidence, coins.shape[1])
+    refuted = judge(evidence.guesses(), delta_of(work), asked.confidence, coins.shape[1])
     facts = {
         "digest": recipe.digest, "method": recipe.method.name, "model": recipe.model, "data": recipe.data, "rounds": recipe.rounds, "clients": recipe.clients, "active": recipe.active,
         "kind": asked.kind if work.recordwise else "update", "seed": recipe.seed, "audit_seed": asked.seed,
         "version": VERSION, "torch": torch.__version__, "device": experiment.device_name(work.device), "precision": work.precision,
     }  # fmt: skip
     proved = (accounts.certified(work, spending, asked.view), accounts.claimed(work))
-    return Findings(refuted, asked.unit, asked.view, *proved, noise.broken(), noise.ratios(), (noise.alike, noise.limit), coins, evidence.scores(), facts)
+    return Findings(refuted, asked.unit, asked.view, *proved, noise.broken(), noise.ratios(), (noise.alike, noise.limit), coins, evidence.scores, facts)

@@ -38,8 +38,12 @@ class Refuted:
 
 def p_value(epsilon: float, delta: float, canaries: int, guesses: int, right: int, bits: int = 1) -> float:
     """How likely so many right guesses are at most, if the mechanism is (epsilon, delta)."""
-    p = float(expit(epsilon - others(bits)))
-    return min(1.0, float(binom.sf(right - 1, guesses, p)) + canaries * delta * (1 - p))
+    return float(_p_values(np.array([epsilon]), delta, canaries, guesses, right, bits)[0])
+
+
+def _p_values(epsilons: np.ndarray, delta: float, canaries: int, guesses: int, right: int, bits: int) -> np.ndarray:
+    p = expit(epsilons - others(bits))
+    return np.minimum(1.0, binom.sf(right - 1, guesses, p) + canaries * delta * (1 - p))
 
 
 def others(bits: int) -> float:
@@ -53,13 +57,12 @@ def refuted(delta: float, canaries: int, guesses: int, right: int, confidence: f
     top = float(logit(beta.ppf(error, right, guesses - right + 1))) + others(bits) if right else 0.0  # where the first term alone is the error (Clopper & Pearson)
     if top <= 0:
         return 0.0
+    below = top - np.geomspace(min(NEAREST, top), top, POINTS)
+    fits = np.flatnonzero(_p_values(below, delta, canaries, guesses, right, bits) <= error)
+    if not len(fits):
+        return 0.0
     holds = lambda epsilon: p_value(epsilon, delta, canaries, guesses, right, bits) <= error  # noqa: E731
-    above = top
-    for below in top - np.geomspace(min(NEAREST, top), top, POINTS):
-        if holds(below):
-            return _last(holds, float(below), float(above))
-        above = below
-    return 0.0
+    return _last(holds, float(below[fits[0]]), float(below[fits[0] - 1]) if fits[0] else top)
 
 
 def _last(holds: Callable[[float], bool], lower: float, upper: float) -> float:
