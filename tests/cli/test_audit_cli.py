@@ -50,7 +50,7 @@ def test_more_refuted_than_certified_is_exit_code_1_and_said_aloud(file, tmp_pat
 
 
 @pytest.mark.parametrize("words, complaint", [
-    (["--view", "sever"], "did you mean 'server'"), (["--canaries", 0], "canaries must be at least 1"), (["--unit", "record"], "take --unit client"), (["--canaries", 61], "only 60 take part"),
+    (["--view", "sever"], "did you mean 'server'"), (["--canaries", 0], "canaries must be at least 1"), (["--unit", "record"], "take --unit client"), (["--canaries", 61], "only 60 that do not collude take part"),
 ])  # fmt: skip
 def test_what_cannot_be_audited_is_one_line(file, words, complaint):
     with pytest.raises(Problem, match=complaint):

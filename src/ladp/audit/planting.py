@@ -1,6 +1,7 @@
 """How many canaries, with whom, how much each tells, how far it reaches: all fixed before anything is trained."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,18 +25,34 @@ def delta_of(work: Work) -> float:
     return (claim.delta or 0.0) if claim else 0.0
 
 
-def hosts(work: Work, rounds: int, wanted: int | None, error: float) -> list[int]:
-    """The clients that carry canaries, those that take part most: each one (unit client), or as evenly as may be (unit record)."""
-    drawn = Counter(client for round in range(1, rounds + 1) for client in work.cohort(round))
-    ranked = sorted(drawn, key=lambda client: (-drawn[client], client))
+def colluding(work: Work, rounds: int) -> frozenset[int]:
+    """Clients that the peers' adversary controls, so that no round has more than c of them: those that take part least, as they can carry no canary."""
+    most, cohorts = (work.budget.colluders if work.budget else 1), [work.cohort(round) for round in range(1, rounds + 1)]
+    found: set[int] = set()
+    for client in reversed(ranked(cohorts)):
+        if all(len(found.intersection(cohort)) < most for cohort in cohorts if client in cohort):
+            found.add(client)
+    return frozenset(found)
+
+
+def ranked(cohorts: Sequence[Sequence[int]]) -> list[int]:
+    """The clients that take part, those that do so most first."""
+    drawn = Counter(client for cohort in cohorts for client in cohort)
+    return sorted(drawn, key=lambda client: (-drawn[client], client))
+
+
+def hosts(work: Work, rounds: int, wanted: int | None, error: float, colluders: frozenset[int]) -> list[int]:
+    """The honest clients that carry canaries, those that take part most: each one (unit client), or all that do so equally often as evenly as may be (unit record)."""
+    cohorts = [work.cohort(round) for round in range(1, rounds + 1)]
+    drawn, honest = Counter(client for cohort in cohorts for client in cohort), [client for client in ranked(cohorts) if client not in colluders]
     number, delta = wanted or MOST, delta_of(work)
     if not wanted and delta:
         number = max(1, min(MOST, int(SHARE * error / delta)))
     if not work.recordwise:
-        if wanted and wanted > len(ranked):
-            raise Problem(f"{wanted} canary clients asked for, but only {len(ranked)} take part in {rounds} rounds: take fewer --canaries, more --rounds, or a recipe with more clients")
-        return ranked[:number]
-    most = [client for client in ranked if drawn[client] == drawn[ranked[0]]]
+        if wanted and wanted > len(honest):
+            raise Problem(f"{wanted} canary clients asked for, but only {len(honest)} that do not collude take part in {rounds} rounds: take fewer --canaries, more --rounds, or a recipe with more clients")
+        return honest[:number]
+    most = [client for client in honest if drawn[client] == drawn[honest[0]]]
     return [most[i % len(most)] for i in range(number)]
 
 

@@ -10,7 +10,7 @@ import torch
 from ladp import accounts, experiment, folder
 from ladp.audit.canaries import Canaries
 from ladp.audit.findings import Findings
-from ladp.audit.planting import delta_of, hosts, legible, planted, reach
+from ladp.audit.planting import colluding, delta_of, hosts, legible, planted, reach
 from ladp.audit.watch import ClientWatch, RecordWatch, Watched
 from ladp.errors import Problem, choose
 from ladp.federation import begin, federate
@@ -60,10 +60,10 @@ def conduct(recipe: Recipe, asked: Audit = Audit()) -> Iterator[tuple[int, int] 
     recipe = replace(recipe, rounds=asked.rounds or (recipe.rounds if recipe.budget else 1), engine="sequential")
     work, _ = experiment.prepare(recipe)
     asked = settle(recipe, work, asked)
-    carriers = hosts(work, recipe.rounds, asked.canaries, 1 - asked.confidence)
-    canaries = Canaries.draw(Key(asked.seed).at("audit"), carriers, asked.bits)
-    spending = accounts.Spending()
-    with closing(_engine(recipe, work, canaries, asked)) as engine:
+    colluders = colluding(work, recipe.rounds) if asked.view == "peer" else frozenset()
+    carriers = hosts(work, recipe.rounds, asked.canaries, 1 - asked.confidence, colluders)
+    canaries, spending = Canaries.draw(Key(asked.seed).at("audit"), carriers, asked.bits), accounts.Spending()
+    with closing(_engine(recipe, work, canaries, asked, colluders)) as engine:
         for event in federate(engine.work, engine, begin(work), recipe.rounds, recipe.mean):
             spending.add({"clients": event.cohort, "multipliers": event.receipt.multiplier[:, 0].tolist() if work.budget else None})
             yield event.state.round, recipe.rounds
@@ -76,8 +76,8 @@ def settle(recipe: Recipe, work: Work, asked: Audit) -> Audit:
     if asked.unit not in (None, unit):
         what = "the recipe's budget is" if recipe.budget else "without a budget whole uploads are audited, which is"
         raise Problem(f"unit {asked.unit!r} asked for, but {what} of unit {unit!r}: take --unit {unit}, or give the recipe a [budget] with unit = '{asked.unit}'")
-    if view == "peer" and _colluders(work) >= work.active:
-        raise Problem(f"{_colluders(work)} colluders in a cohort of {work.active}: peers would see an upload by itself; take --view server, or more active clients")
+    if view == "peer" and (most := recipe.budget.colluders if recipe.budget else 1) >= work.active:
+        raise Problem(f"{most} colluders in a cohort of {work.active}: peers would see an upload by itself; take --view server, or more active clients")
     if unit == "record" and asked.bits not in (None, 1):
         raise Problem(f"a record is in or out, which is one bit, got bits {asked.bits}: leave --bits out")
     if asked.kind == "record" and (unit == "client" or recipe.training.augment or recipe.budget.copies > 1):
@@ -85,12 +85,8 @@ def settle(recipe: Recipe, work: Work, asked: Audit) -> Audit:
     return replace(asked, unit=unit, view=view, bits=asked.bits or (1 if work.budget else legible(work)))
 
 
-def _colluders(work: Work) -> int:
-    return work.budget.colluders if work.budget else 1
-
-
-def _engine(recipe: Recipe, work: Work, canaries: Canaries, asked: Audit) -> Watched:
-    parts = (canaries, asked.view, recipe.mean, _colluders(work))
+def _engine(recipe: Recipe, work: Work, canaries: Canaries, asked: Audit, colluders: frozenset[int]) -> Watched:
+    parts = (canaries, asked.view, recipe.mean, colluders)
     if not work.recordwise:
         return ClientWatch(work, *parts, reach=reach(work))
     if asked.kind == "gradient":

@@ -32,9 +32,10 @@ class Heard:
 
 
 class Watched(Sequential):
-    """The plain engine with canaries. A server hears each release by itself; peers hear, of the last step, the mean of all but `colluders`, whose releases they know."""
+    """The plain engine with canaries. A server hears each release by itself; peers hear, of the last step, the mean of all but `colluders`, whose releases they know. These are the same for all canaries, as one
+    adversary must guess all coins."""
 
-    def __init__(self, work: Work, canaries: Canaries, view: str, weights: str, colluders: int):
+    def __init__(self, work: Work, canaries: Canaries, view: str, weights: str, colluders: frozenset[int]):
         super().__init__(work)
         self.canaries, self.view, self.weights, self.colluders = canaries, view, weights, colluders
         self.evidence, self.noise = Evidence(canaries, work.budget.rate if work.recordwise else None), Noise(work.layout.size)
@@ -60,18 +61,16 @@ class Watched(Sequential):
             self.evidence.hear(mine, heard.vectors, heard.shape, heard.rest, heard.sigma)
 
     def _mix(self, seen: Seen) -> None:
-        """What the mean shows of each client's canaries once the colluders, the next ones of the cohort, are taken out."""
-        cohort, sizes = list(seen.cohort), seen.sizes.double()
-        share = sizes / sizes.sum() if self.weights == "size" else torch.full_like(sizes, 1 / len(sizes))
-        whole, power = (sum(share[k] ** n * part for k, part in enumerate(parts)) for n, parts in ((1, [self.heard[c].rest for c in cohort]), (2, [self.heard[c].sigma.square() for c in cohort])))
-        for k, client in enumerate(cohort):
-            if not (mine := self.canaries.of(client)):
-                continue
-            known = [(k + 1 + n) % len(cohort) for n in range(self.colluders)]
-            rest = whole - sum(share[n] * self.heard[cohort[n]].rest for n in known)
-            left = power - sum(share[n] ** 2 * self.heard[cohort[n]].sigma.square() for n in known)
-            own = self.heard[client]
-            self.evidence.hear(mine, own.vectors, own.shape, rest / share[k], left.clamp_min(0).sqrt() / share[k])
+        """What the mean shows once the colluders' part is taken out, and in it each client's canaries."""
+        sizes = seen.sizes.double()
+        share = dict(zip(seen.cohort, sizes / sizes.sum() if self.weights == "size" else torch.full_like(sizes, 1 / len(sizes))))
+        honest = [client for client in seen.cohort if client not in self.colluders]
+        rest = sum(share[client] * self.heard[client].rest for client in honest)
+        sigma = sum((share[client] * self.heard[client].sigma).square() for client in honest).sqrt()
+        for client in honest:
+            if mine := self.canaries.of(client):
+                own = self.heard[client]
+                self.evidence.hear(mine, own.vectors, own.shape, rest / share[client], sigma / share[client])
 
 
 class ClientWatch(Watched):
