@@ -10,8 +10,9 @@ from conftest import audit
 
 from ladp.audit.canaries import Canaries, Shape
 from ladp.audit.planting import colluding, hosts, planted, ranked
+from ladp.audit.steps import RecordWatch
 from ladp.audit.trial import Audit, settle
-from ladp.audit.watch import ClientWatch, RecordWatch
+from ladp.audit.updates import ClientWatch
 from ladp.errors import Problem
 from ladp.federation import begin, federate
 from ladp.keys import Key
@@ -29,7 +30,9 @@ def test_of_an_honest_run_no_more_is_refuted_than_is_certified_and_no_law_is_bro
     assert all(ratio == pytest.approx(1, abs=0.1) for ratio in found.noise.values()) and found.alike[0] < found.alike[1]
 
 
-@pytest.mark.parametrize("unit, view, budget", [("client", "server", {}), ("client", "peer", {"colluders": 3}), ("record", "server", {"rate": 1.0}), ("record", "peer", {"rate": 1.0, "steps": 2, "colluders": 2})])
+@pytest.mark.parametrize("unit, view, budget", [
+    ("client", "server", {}), ("client", "peer", {"colluders": 3}), ("record", "server", {"rate": 1.0}), ("record", "peer", {"rate": 1.0, "steps": 2, "colluders": 2}),
+])  # fmt: skip
 def test_scores_are_log_likelihood_ratios(recipe_of, unit, view, budget):
     """Of Gaussians: mean +-V/2 with the coin, and variance V, so whoever ranks by them guesses as well as can be."""
     found = audit(recipe_of(unit, view, {"epsilon": 8.0, **budget}), canaries=147)
@@ -52,7 +55,10 @@ def test_the_same_seeds_give_the_same_findings_and_other_coins_others(recipe_of)
     assert not torch.equal(one.coins, other.coins)
 
 
-@pytest.mark.parametrize("unit, watch", [("client", lambda work, none: ClientWatch(work, none, "server", "equal", frozenset(), reach=1.0)), ("record", lambda work, none: RecordWatch(work, none, "peer", "equal", frozenset({1})))])
+@pytest.mark.parametrize("unit, watch", [
+    ("client", lambda work, none: ClientWatch(work, none, "server", "equal", frozenset(), reach=1.0)),
+    ("record", lambda work, none: RecordWatch(work, none, "peer", "equal", frozenset({1}))),
+])
 def test_without_canaries_the_watched_run_is_the_plain_one_to_the_last_bit(recipe_of, make_work, unit, watch):
     work, none = make_work(recipe_of(unit, "peer", clients=6, active=4)), Canaries.draw(Key(0), [])
     ends = [[event.state.current for event in federate(work, engine, begin(work), 2, "equal")][-1] for engine in (Sequential(work), watch(work, none))]

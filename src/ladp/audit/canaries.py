@@ -46,8 +46,8 @@ class Canaries:
 class Shape:
     """How long a canary is in every column, and in which cell, a layer and a bit, the column lies.
 
-    Its length is 1 in the norm ||v||_s of the scales s_j: the share of layer j in ||v||_s^2 goes with sqrt(d_j), so that small layers carry something and large ones keep
-    canaries apart. Bit b of a message is the sign of every bits-th column.
+    Its length is 1 in the norm ||v||_s of the scales s_j: the share of layer j in ||v||_s^2 goes with sqrt(d_j), so that small layers carry something and large
+    ones keep canaries apart. Bit b of a message is the sign of every bits-th column.
     """
 
     layers: tuple[Layer, ...]

@@ -26,7 +26,10 @@ class Evidence:
         """One release, `rest` [size] of it unexplained, in which each of these canaries v [n, size] may be, under announced noise `sigma` [J]."""
         precise = self._precision(shape, rest, sigma)
         weighted = vectors * shape.spread(precise)
-        self.scores[mine] += 2 * shape.cells(weighted * rest).sum(1) if self.rate is None else self._records(weighted @ vectors.T, weighted @ rest).unsqueeze(1)
+        if self.rate is None:
+            self.scores[mine] += 2 * shape.cells(weighted * rest).sum(1)
+        else:
+            self.scores[mine, 0] += self._records(weighted @ vectors.T, weighted @ rest)
 
     def _precision(self, shape: Shape, rest: Tensor, sigma: Tensor) -> Tensor:
         """1/sigma^2 of each layer as it is found to be: [J]."""
@@ -39,9 +42,9 @@ class Evidence:
     def _records(self, gram: Tensor, heard: Tensor) -> Tensor:
         """Records that a step takes with probability q: log(1 - q + q e^L), L the Gaussian log-likelihood ratio of being taken, for each of n canaries.
 
-        gram = <v, v'>/sigma^2 and heard = <v, rest>/sigma^2. The others are reckoned with as Gaussian, with the mean q/2 and the variance of their presence, so that records
-        that are like each other are told apart: for A = 1/variance + gram and i left out, by the inverse of a block, L = e_i/A'_ii + (q/2) E_i - E_i/2 where A' is the inverse
-        of A, e = A'(heard - (q/2) gram 1), and E_i = 1/A'_ii - 1/variance is what is left of ||v_i||^2/sigma^2.
+        gram = <v, v'>/sigma^2 and heard = <v, rest>/sigma^2. The others are reckoned with as Gaussian, with the mean q/2 and the variance of their presence, so
+        that records like each other are told apart. With A' the inverse of A = 1/variance + gram, by the inverse of a block, L = e_i/A'_ii + (q/2) E_i - E_i/2
+        where e = A'(heard - (q/2) gram 1), and E_i = 1/A'_ii - 1/variance is what the others leave of ||v_i||^2/sigma^2.
         """
         mean = self.rate / 2
         variance = mean * (1 - mean)

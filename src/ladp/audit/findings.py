@@ -17,7 +17,8 @@ FOUND, PICTURE, ELSEWHERE = "audit.json", "scores.svg", "choose another --out"
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What is refuted of a unit and a view; what is certified and claimed; noise by layer over what was charged; how alike two releases' noise is, and where chance ends."""
+    """What is refuted of a unit and a view; what is certified and claimed; the laws; noise by layer over what was charged; how alike that of two releases is at
+    most, and where chance ends."""
 
     refuted: Refuted
     unit: str

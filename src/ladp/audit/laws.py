@@ -24,8 +24,8 @@ class Broken:
 
 
 class Noise:
-    """The noise of every release, release less what went in, over the sigma that was charged: by layer how much of it there was, and how alike any two releases' are;
-    and of canary records the `longest`, in clips."""
+    """The noise of every release, release less what went in, over the sigma that was charged: by layer how much of it there was, and how alike that of any two
+    releases is; and of canary records the `longest`, in clips."""
 
     def __init__(self, size: int) -> None:
         self.found: dict[str, float] = {}
@@ -61,12 +61,14 @@ class Noise:
     def broken(self) -> list[Broken]:
         """The laws that do not hold, each up to a chance of ERROR."""
         level = ERROR / 2 / max(1, len(self.found))
-        odd = {name: ratio for name, ratio in self.ratios().items() if min(chi2.cdf(self.found[name], self.numbers[name]), chi2.sf(self.found[name], self.numbers[name])) < level}
+        chance = lambda name: min(tail(self.found[name], self.numbers[name]) for tail in (chi2.cdf, chi2.sf))  # noqa: E731
+        odd = {name: ratio for name, ratio in self.ratios().items() if chance(name) < level}
         failed = [Broken("noise as charged", f"layer {name!r} left with {ratio:.3g} times the noise that was charged for") for name, ratio in odd.items()]
         if self.longest > 1 + ROUNDING:
             failed.append(Broken("clip", f"a record moves its sum by {self.longest:.3g} times what was charged for"))
         if self.alike > self.limit:
-            failed.append(Broken("fresh noise", f"two releases have noise in common: {self.alike:.1f} standard deviations alike, where chance ends at {self.limit:.1f}"))
+            much = f"{self.alike:.1f} standard deviations alike, where chance ends at {self.limit:.1f}"
+            failed.append(Broken("fresh noise", f"two releases have noise in common: {much}"))
         return failed
 
     @property

@@ -15,9 +15,10 @@ def histogram(title: str, names: Sequence[str], groups: Sequence[Sequence[float]
     width = (high - low) / BINS or 1.0
     counts = [[sum(1 for score in group if min(BINS - 1, int((score - low) / width)) == b) for b in range(BINS)] for group in groups]
     most = max(max(group) for group in counts)
-    bars = [_bars(group, most, colour) for group, colour in zip(counts, COLOURS)]
+    bars = [_bars(group, most, colour) for group, colour in zip(counts, COLOURS, strict=True)]
     words = [_word(name, LEFT + 250 * n, TOP - 12, COLOURS[n]) for n, name in enumerate(names)]
-    ends = [_word(f"{low:.3g}", LEFT, BOTTOM + 18), _word(f"{high:.3g}", WIDTH - LEFT, BOTTOM + 18, anchor="end"), _word("score: log-likelihood ratio of the coin", WIDTH / 2, BOTTOM + 36, anchor="middle")]
+    places = ((f"{low:.3g}", LEFT, 18, "start"), (f"{high:.3g}", WIDTH - LEFT, 18, "end"), ("score: log-likelihood ratio of the coin", WIDTH / 2, 36, "middle"))
+    ends = [_word(text, x, BOTTOM + below, anchor=anchor) for text, x, below, anchor in places]
     axis = tag("line", x1=LEFT, x2=WIDTH - LEFT, y1=BOTTOM, y2=BOTTOM, stroke="#333333")
     body = join(tag("title", title), tag("rect", width=WIDTH, height=HEIGHT, fill="#ffffff"), _word(title, LEFT, 18), *words, *bars, axis, *ends)
     return tag("svg", body, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {HEIGHT}", width=WIDTH, height=HEIGHT, role="img")
@@ -25,7 +26,8 @@ def histogram(title: str, names: Sequence[str], groups: Sequence[Sequence[float]
 
 def _bars(counts: Sequence[int], most: int, colour: str) -> Markup:
     step, tall = (WIDTH - 2 * LEFT) / BINS, (BOTTOM - TOP) / most
-    return join(*(tag("rect", x=LEFT + b * step, y=BOTTOM - n * tall, width=step - 1, height=n * tall, fill=colour, fill_opacity=0.6) for b, n in enumerate(counts) if n))
+    bar = lambda b, n: tag("rect", x=LEFT + b * step, y=BOTTOM - n * tall, width=step - 1, height=n * tall, fill=colour, fill_opacity=0.6)  # noqa: E731
+    return join(*(bar(b, n) for b, n in enumerate(counts) if n))
 
 
 def _word(text: str, x: float, y: float, colour: str = "#333333", anchor: str = "start") -> Markup:

@@ -42,7 +42,7 @@ def ranked(cohorts: Sequence[Sequence[int]]) -> list[int]:
 
 
 def hosts(work: Work, rounds: int, wanted: int | None, error: float, colluders: frozenset[int]) -> list[int]:
-    """The honest clients that carry canaries, those that take part most: each one (unit client), or all that do so equally often as evenly as may be (unit record)."""
+    """The honest clients that carry canaries, those that take part most: one each (unit client), or as evenly as may be (unit record)."""
     cohorts = [work.cohort(round) for round in range(1, rounds + 1)]
     drawn, honest = Counter(client for cohort in cohorts for client in cohort), [client for client in ranked(cohorts) if client not in colluders]
     number, delta = wanted or MOST, delta_of(work)
@@ -50,7 +50,8 @@ def hosts(work: Work, rounds: int, wanted: int | None, error: float, colluders: 
         number = max(1, min(MOST, int(SHARE * error / delta)))
     if not work.recordwise:
         if wanted and wanted > len(honest):
-            raise Problem(f"{wanted} canary clients asked for, but only {len(honest)} that do not collude take part in {rounds} rounds: take fewer --canaries, more --rounds, or a recipe with more clients")
+            found = f"only {len(honest)} that do not collude take part in {rounds} rounds"
+            raise Problem(f"{wanted} canary clients asked for, but {found}: take fewer --canaries, more --rounds, or a recipe with more clients")
         return honest[:number]
     most = [client for client in honest if drawn[client] == drawn[honest[0]]]
     return [most[i % len(most)] for i in range(number)]
@@ -58,20 +59,21 @@ def hosts(work: Work, rounds: int, wanted: int | None, error: float, colluders: 
 
 def legible(work: Work) -> int:
     """How many bits an upload without a budget can carry through the noise that is announced."""
-    seen = work.see(1, 1, torch.zeros(work.layout.size), None, work.cohort(1)[:1], torch.zeros(1, dtype=torch.int64), torch.zeros(0, dtype=torch.float64))
+    none = torch.zeros(0, dtype=torch.float64)
+    seen = work.see(1, 1, torch.zeros(work.layout.size), None, work.cohort(1)[:1], torch.zeros(1, dtype=torch.int64), none)
     sigma = float(work.mechanism.sigma(seen).max()) if isinstance(work.mechanism, GaussianMethod) else 0.0
     most = max(1, sum(len(e) for e in work.layout.entries if e.trainable) // CROWDED)
     return max(1, min(most, int((reach(work) / (LEGIBLE * sigma)) ** 2))) if sigma else most
 
 
 def reach(work: Work) -> float:
-    """How long an update is sent: under a budget beyond its clip; else eta G_c for every step, which is how far clipped gradients carry the client with the fewest records."""
+    """How long an update is sent: under a budget beyond its clip; else eta G_c for every step, as far as clipped gradients carry the client of fewest records."""
     return FULL if work.budget else work.training.lr * work.training.clip * work.training.steps(int(work.held.min()))
 
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """A split whose clients hold canaries beside their own records, as the coins say; how many records a client holds is public, and stays what it was."""
+    """A split whose clients hold canaries beside their own records, as the coins say; how many records a client holds is public, and stays as it was."""
 
     split: Split
     canaries: Canaries

@@ -11,7 +11,9 @@ from ladp import accounts, experiment, folder
 from ladp.audit.canaries import Canaries
 from ladp.audit.findings import Findings
 from ladp.audit.planting import colluding, delta_of, hosts, legible, planted, reach
-from ladp.audit.watch import ClientWatch, RecordWatch, Watched
+from ladp.audit.steps import RecordWatch
+from ladp.audit.updates import ClientWatch
+from ladp.audit.watch import Watched
 from ladp.errors import Problem, choose
 from ladp.federation import begin, federate
 from ladp.keys import Key
@@ -75,7 +77,8 @@ def settle(recipe: Recipe, work: Work, asked: Audit) -> Audit:
     unit, view = "record" if work.recordwise else "client", asked.view or (recipe.budget.view if recipe.budget else "server")
     if asked.unit not in (None, unit):
         what = "the recipe's budget is" if recipe.budget else "without a budget whole uploads are audited, which is"
-        raise Problem(f"unit {asked.unit!r} asked for, but {what} of unit {unit!r}: take --unit {unit}, or give the recipe a [budget] with unit = '{asked.unit}'")
+        remedy = f"take --unit {unit}, or give the recipe a [budget] with unit = '{asked.unit}'"
+        raise Problem(f"unit {asked.unit!r} asked for, but {what} of unit {unit!r}: {remedy}")
     if view == "peer" and (most := recipe.budget.colluders if recipe.budget else 1) >= work.active:
         raise Problem(f"{most} colluders in a cohort of {work.active}: peers would see an upload by itself; take --view server, or more active clients")
     if unit == "record" and asked.bits not in (None, 1):
@@ -98,7 +101,8 @@ def _conclude(recipe: Recipe, work: Work, engine: Watched, asked: Audit, spendin
     coins, noise, evidence = engine.canaries.coins, engine.noise, engine.evidence
     refuted = judge(evidence.guesses(), delta_of(work), asked.confidence, coins.shape[1])
     facts = {
-        "digest": recipe.digest, "method": recipe.method.name, "model": recipe.model, "data": recipe.data, "rounds": recipe.rounds, "clients": recipe.clients, "active": recipe.active,
+        "digest": recipe.digest, "method": recipe.method.name, "model": recipe.model, "data": recipe.data,
+        "rounds": recipe.rounds, "clients": recipe.clients, "active": recipe.active,
         "kind": asked.kind if work.recordwise else "update", "seed": recipe.seed, "audit_seed": asked.seed,
         "version": VERSION, "torch": torch.__version__, "device": experiment.device_name(work.device), "precision": work.precision,
     }  # fmt: skip

@@ -23,14 +23,14 @@ def audit(
     view: Annotated[str | None, typer.Option(help="server or peer; by default that of the recipe's budget, or server.")] = None,
     canaries: Annotated[int | None, typer.Option(help="Canaries m; by default 1000, but no more than a hundredth over delta (at confidence .95).")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds; by default the recipe's, and 1 without a budget, as one upload is what is claimed.")] = None,
-    kind: Annotated[str, typer.Option(help="Unit record: gradient (of full length, in a direction of its own) or record (a mislabelled one among the client's own).")] = "gradient",
-    bits: Annotated[int | None, typer.Option(help="Unit client: bits of a message; by default 1 under a budget, else as many as the announced noise leaves legible.")] = None,
+    kind: Annotated[str, typer.Option(help="Unit record: gradient (of full length, in a direction of its own) or record (a mislabelled one).")] = "gradient",
+    bits: Annotated[int | None, typer.Option(help="Unit client: bits of a message; by default 1 under a budget, else as many as are legible.")] = None,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Seed of coins and directions.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of audit.json and scores.svg; by default in the run's folder, or under audits/.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, and nothing else on stdout.")] = False,
 ) -> None:
-    """Attack a recipe's guarantee: train once with canaries put in by coin, and give the least epsilon that it can have. Exit code 1 if that is above the certified one."""
+    """Train once with canaries put in by coin, and give the least epsilon that the recipe can have. Exit code 1 if that is above the certified one."""
     found = _follow(recipe, Audit(unit, view, canaries, rounds, kind, bits, confidence, seed))
     place = out or (recipe if recipe.is_dir() else Path("audits") / recipe.stem) / f"audit-{found.unit}-{found.view}"
     write(found, place)

@@ -1,11 +1,12 @@
 """What guesses about canaries prove: an epsilon that a mechanism cannot have had, with confidence.
 
-Each of m canaries carries one of N messages, drawn evenly and by itself (N = 2: a coin); whoever changes one message makes a neighbouring federation. An adversary sees
-what was released, names r canaries and guesses their messages. Under (epsilon, delta) the chance of v or more right guesses is at most (docs/audit.md, Theorem A)
+Each of m canaries carries one of N messages, drawn evenly and by itself (N = 2: a coin); whoever changes one message makes a neighbouring federation. An
+adversary sees what was released, names r canaries and guesses their messages. Under (epsilon, delta) the chance of v or more right guesses is at most
+(docs/audit.md, Theorem A)
 
     P[Binomial(r, p) >= v] + m delta (1 - p),   p = e^epsilon / (e^epsilon + N - 1).
 
-With delta = 0 and N = 2 this is Steinke, Nasr & Jagielski 2023; their second term is another one, which is not relied on here (docs/audit.md says why).
+With delta = 0 and N = 2 this is Steinke, Nasr & Jagielski 2023; the second term that is in use elsewhere is not relied on (docs/audit.md says why).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +19,13 @@ from scipy.stats import beta, binom
 
 from ladp.errors import Problem
 
-FRACTIONS = (1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)  # of the canaries that are guessed at: all are tried, and each is held to its share of the error
+FRACTIONS = (1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)  # of the canaries that are guessed at: all are tried
 NEAREST, POINTS = 1e-6, 400  # where a refuted epsilon is looked for, below the one that delta = 0 would give
 
 
 @dataclass(frozen=True)
 class Refuted:
-    """(epsilon, delta) is refuted with `confidence`: `right` of `guesses` about `canaries` that each carried `bits` bits, the best of `tried` numbers of guesses."""
+    """(epsilon, delta) is refuted with `confidence`: `right` of `guesses` about `canaries` of so many `bits` each, the best of `tried` numbers of guesses."""
 
     epsilon: float
     delta: float
@@ -54,7 +55,8 @@ def others(bits: int) -> float:
 def refuted(delta: float, canaries: int, guesses: int, right: int, confidence: float, bits: int = 1) -> float:
     """The largest epsilon whose p-value is at most 1 - confidence; 0 if none above 0 has one."""
     error = 1 - confidence
-    top = float(logit(beta.ppf(error, right, guesses - right + 1))) + others(bits) if right else 0.0  # where the first term alone is the error (Clopper & Pearson)
+    # where the first term alone is the error (Clopper & Pearson)
+    top = float(logit(beta.ppf(error, right, guesses - right + 1))) + others(bits) if right else 0.0
     if top <= 0:
         return 0.0
     below = top - np.geomspace(min(NEAREST, top), top, POINTS)
@@ -74,12 +76,14 @@ def _last(holds: Callable[[float], bool], lower: float, upper: float) -> float:
 
 
 def judge(right: Sequence[bool], delta: float, confidence: float, bits: int = 1) -> Refuted:
-    """The strongest bound from guesses in order of certainty. How many of them count is chosen after they were seen, so each of the `tried` numbers is held to 1/tried of the error."""
+    """The strongest bound from guesses in order of certainty. How many count is chosen after they were seen, so each of the `tried` numbers is held to 1/tried of
+    the error."""
     if not 0 < confidence < 1:
         raise Problem(f"confidence must lie strictly between 0 and 1, got {confidence}")
     if not len(right):
         raise Problem("there are no canaries to guess at: take 1 or more")
-    won, numbers = np.cumsum(np.asarray(right, dtype=int)), sorted({ceil(len(right) * fraction) for fraction in FRACTIONS})
+    m, won = len(right), np.cumsum(np.asarray(right, dtype=int)).tolist()
+    numbers = sorted({ceil(m * fraction) for fraction in FRACTIONS})
     each = 1 - (1 - confidence) / len(numbers)
-    found = [Refuted(refuted(delta, len(right), r, int(won[r - 1]), each, bits), delta, confidence, len(right), r, int(won[r - 1]), bits, len(numbers)) for r in numbers]
+    found = [Refuted(refuted(delta, m, r, won[r - 1], each, bits), delta, confidence, m, r, won[r - 1], bits, len(numbers)) for r in numbers]
     return max(found, key=lambda one: one.epsilon)
