@@ -11,7 +11,7 @@ HOME = Path(ladp.__file__).parent
 # A room imports only from rooms above it (and from itself).
 ROOMS = [
     {"version", "errors"}, {"keys", "params"}, {"columns"}, {"models"}, {"data"}, {"privacy"}, {"ledger"}, {"mechanisms", "metrics", "server"}, {"training"},
-    {"federation"}, {"recipe"}, {"folder"}, {"accounts"}, {"experiment"}, {"report"}, {"attacks"}, {"tables"}, {"studies"}, {"cli"},
+    {"federation"}, {"recipe"}, {"folder"}, {"accounts"}, {"experiment"}, {"report"}, {"attacks"}, {"audit"}, {"tables"}, {"studies"}, {"cli"},
 ]  # fmt: skip
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 

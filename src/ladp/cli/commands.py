@@ -2,7 +2,7 @@
 
 import typer
 
-from ladp.cli import attack, data, demo, ledger, listing, noise, privacy, report, run, tables
+from ladp.cli import attack, audit, data, demo, ledger, listing, noise, privacy, report, run, tables
 from ladp.version import VERSION
 
 app = typer.Typer(
@@ -14,6 +14,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("resume")(run.resume)
+app.command("audit")(audit.audit)
 app.command("report")(report.report)
 app.command("demo")(demo.demo)
 app.command("list")(listing.show)

@@ -145,12 +145,12 @@ def _show(result: dict[str, Any], out: Path) -> None:
     table.add_column(overflow="fold")
     table.add_row("accuracy", f"{100 * result['accuracy']:.2f} %  after {result['rounds']} rounds")
     table.add_row("loss", "not finite" if result["loss"] is None else f"{result['loss']:.4f}")
-    table.add_row("claimed", _guarantee(result["claimed"]))
+    table.add_row("claimed", guarantee(result["claimed"]))
     if spent := result["accumulated"]:
         terms = f"unit record, view all uploads of client {spent['client']}; accountant: the paper's q·T·ε, which proves nothing"
         table.add_row("accumulated", f"ε = {spent['epsilon']:.4g}, δ = {spent['delta']:.4g} ({terms})")
     for view, value in result["views"].items():
-        table.add_row(f"certified, {view}", _guarantee(value))
+        table.add_row(f"certified, {view}", guarantee(value))
     table.add_row("noise scale", f"{result['noise_scale']:,.1f}")
     table.add_row("seconds", f"{result['seconds']:.1f}")
     table.add_row("digest", result["digest"])
@@ -158,7 +158,7 @@ def _show(result: dict[str, Any], out: Path) -> None:
     Console().print(table)
 
 
-def _guarantee(value: dict[str, Any] | None) -> str:
+def guarantee(value: dict[str, Any] | None) -> str:
     """An epsilon never stands without its unit, view, delta and accountant."""
     if value is None:
         return "nothing"

@@ -38,12 +38,17 @@ class Receipt:
 FIELDS = tuple(Receipt.__dataclass_fields__)
 
 
+def planned(mechanism: Mechanism, seen: Seen, rows: Tensor, memory: Tensor | None = None) -> Plan:
+    """What is to happen to the trained weights `rows` [K, size]; only a mechanism that peeks is handed them."""
+    return (matched if seen.allowance else type(mechanism).plan)(mechanism, seen, rows if mechanism.peeks else None, memory)
+
+
 def release(mechanism: Mechanism, seen: Seen, rows: Tensor, keys: list[Key], memory: Tensor | None = None) -> Receipt:
     """Turn the trained weights `rows` [K, size] into uploads, in place, and say what was done.
 
     A mechanism that does not peek is never handed the weights. Noise for client k is drawn from keys[k] alone.
     """
-    plan = (matched if seen.allowance else type(mechanism).plan)(mechanism, seen, rows if mechanism.peeks else None, memory)
+    plan = planned(mechanism, seen, rows, memory)
     sigma = _checked(plan, seen)
     if memory is not None and plan.memory is not None:
         memory.copy_(plan.memory)

@@ -1,6 +1,6 @@
 """Record-level training: every local step takes each record by chance, clips its gradient by itself, and is noised before the next (unit record)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -16,21 +16,22 @@ from ladp.training.records.sampling import sample
 from ladp.training.work import Work
 
 
-def recordwise(work: Work, model: nn.Module, images: Tensor, labels: Tensor, seen: Seen, memory: Tensor | None = None) -> tuple[Tensor, Tensor, Receipt]:
+def recordwise(work: Work, model: nn.Module, images: Tensor, labels: Tensor, seen: Seen, memory: Tensor | None = None, send: Callable[..., Receipt] = release_step) -> tuple[Tensor, Tensor, Receipt]:
     """The uploads [K, size] of a cohort that steps m times, w <- w - eta/(q n) (sum of clipped gradients + noise), their mean losses [K] and receipt.
 
     n is how many records a client holds on average: a public number, and the same for all, so that in the mean every client's noise hides every record alike. All clients stand at the global model before the first step, which is one computation over all their records; later ones are stacked.
+    `send` lets a step out; whatever stands in for `release_step` must itself go through it.
     """
     plan, budget = matched(work.mechanism, seen, memory=memory), work.budget
     rows, scale = seen.current.repeat(len(seen.cohort), 1), torch.full((len(seen.cohort),), work.training.lr / (budget.rate * work.population.average), dtype=torch.float64)
     facts, receipts = torch.zeros(len(seen.cohort), 3, dtype=torch.float64), []
     work.layout.write(seen.current, model)
     for step in range(budget.steps):
-        drawn = [_draw(work, seen.round, client, step) for client in seen.cohort]
+        drawn = [draw(work, seen.round, client, step) for client in seen.cohort]
         with torch.autocast(rows.device.type, torch.bfloat16, enabled=work.precision == "bf16"):
             sums, found = (_first if step == 0 else _later)(work, model, images, labels, plan, rows, drawn, [_place(work, seen, client, step) for client in seen.cohort])
         facts += torch.cat([found.cpu(), torch.tensor([[float(len(part))] for part in drawn], dtype=torch.float64)], 1)
-        receipts.append(release_step(plan, seen, rows, sums, scale, [key_of(work, seen, client, step) for client in seen.cohort]))
+        receipts.append(send(plan, seen, rows, sums, scale, [key_of(work, seen, client, step) for client in seen.cohort]))
     work.mechanism.finish(seen, rows, memory)
     if memory is not None and plan.memory is not None:
         memory.copy_(plan.memory)
@@ -46,7 +47,7 @@ def _place(work: Work, seen: Seen, client: int, step: int) -> Key:
     return work.key.at("augment", seen.round, client, step)
 
 
-def _draw(work: Work, round: int, client: int, step: int) -> np.ndarray:
+def draw(work: Work, round: int, client: int, step: int) -> np.ndarray:
     """The records that a client's step takes, each with probability q."""
     held = work.split.indices(client)
     return held[sample(work.key.at("records", round, client, step), len(held), work.budget.rate)]

@@ -1,13 +1,14 @@
 """The plain engine: one client after the other. It is the specification of the fast ones."""
 
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ladp.keys import one_thread
 from ladp.privacy.mechanism import Seen
-from ladp.privacy.release import Receipt, release
+from ladp.privacy.release import Receipt, release, release_step
 from ladp.training.local import Schedule, evaluate, normalise, train
 from ladp.training.quick import quicken
 from ladp.training.recordwise import recordwise
@@ -34,26 +35,40 @@ class Sequential:
         return Uploads(rows, tallies, torch.tensor(losses, dtype=torch.float64), Receipt.join(receipts))
 
     def serve(self, seen: Seen, client: int, row: Tensor, tally: Tensor, memory: Tensor | None) -> tuple[float, Receipt]:
-        """One client's round, Algorithm 2: line 1 here, lines 2 to 9 in `train`, 10 to 17 in `release`; fills `row` [1, size] and `tally`."""
+        """One client's round, Algorithm 2: lines 1 to 9 in `fit`, 10 to 17 in `release`; fills `row` [1, size] and `tally`."""
         if self.work.recordwise:
             return self.step(seen, client, row, memory)
+        work = self.work
+        with one_thread(), work.key.at("dropout", seen.round, client).reign():
+            loss = self.fit(seen, client, row[0], tally)
+            refuse_nan(work, seen, client, loss, row[0])
+            return loss, self.send(seen, client, row, memory)
+
+    def fit(self, seen: Seen, client: int, row: Tensor, tally: Tensor) -> float:
+        """Train the client's copy of the global model into `row` [size] and `tally`; the mean loss."""
         work, layout = self.work, self.work.layout
         layout.write(seen.current, self.model)
         layout.recount(tally, self.model)
         indices = torch.from_numpy(work.split.indices(client)).to(self.images.device)
         schedule = Schedule.draw(work.key, seen.round, client, len(indices), work.training)
-        with one_thread(), work.key.at("dropout", seen.round, client).reign():
-            images = normalise(self.images.index_select(0, indices), work.dtype)
-            loss = train(self.model, images, self.labels[indices], schedule, work.training, work.precision == "bf16", int(seen.turns[0] * seen.steps[0]))
-            layout.read(self.model, row[0])
-            tally.copy_(layout.count(self.model))
-            refuse_nan(work, seen, client, loss, row[0])
-            return loss, release(work.mechanism, seen, row, [work.key.at("noise", seen.round, client)], memory)
+        images = normalise(self.images.index_select(0, indices), work.dtype)
+        loss = train(self.model, images, self.labels[indices], schedule, work.training, work.precision == "bf16", int(seen.turns[0] * seen.steps[0]))
+        layout.read(self.model, row)
+        tally.copy_(layout.count(self.model))
+        return loss
+
+    def send(self, seen: Seen, client: int, row: Tensor, memory: Tensor | None) -> Receipt:
+        """Let the trained `row` [1, size] out."""
+        return release(self.work.mechanism, seen, row, [self.work.key.at("noise", seen.round, client)], memory)
+
+    def send_step(self, *step: Any) -> Receipt:
+        """Let one step of a record-level budget out; the arguments are those of `release_step`."""
+        return release_step(*step)
 
     def step(self, seen: Seen, client: int, row: Tensor, memory: Tensor | None) -> tuple[float, Receipt]:
         """One client's round where every local step is noised (unit record)."""
         with one_thread(), self.work.key.at("dropout", seen.round, client).reign():
-            rows, losses, receipt = recordwise(self.work, self.model, self.images, self.labels, seen, memory)
+            rows, losses, receipt = recordwise(self.work, self.model, self.images, self.labels, seen, memory, self.send_step)
             row.copy_(rows)
             refuse_nan(self.work, seen, client, losses[0].item(), row[0])
             return losses[0].item(), receipt
