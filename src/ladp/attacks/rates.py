@@ -88,7 +88,9 @@ def _placed(ours: Scores, theirs: Scores) -> Scores:
 
 
 def _best(inside: Scores, outside: Scores) -> float:
-    bars = np.unique(np.concatenate([inside, outside]))
+    """The bar, half way between neighbouring scores, that parts the two kinds best."""
+    met = np.unique(np.concatenate([inside, outside]))
+    bars = np.append((met[:-1] + met[1:]) / 2, met[-1])
     above = [1 - np.searchsorted(np.sort(scores), bars, "right") / len(scores) for scores in (inside, outside)]
     return float(bars[np.argmax(above[0] - above[1])])
 

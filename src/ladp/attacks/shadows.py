@@ -58,8 +58,9 @@ class Shadows:
         return replace(self.pool, chosen=chosen, test_images=self.pool.images[tested], test_labels=self.pool.labels[tested])
 
     def recipe(self, number: int) -> Recipe:
-        """The run's own but for the seed; nobody's ledger is charged."""
-        return replace(self.scene.recipe, seed=self.scene.key.at("shadow", number).integer(), evaluate_every=self.scene.recipe.rounds, ledger=None)
+        """The run's own but for the seed, in the precision that the run was made in; nobody's ledger is charged."""
+        run, seed = self.scene.recipe, self.scene.key.at("shadow", number).integer()
+        return replace(run, seed=seed, precision=self.scene.work.precision, evaluate_every=run.rounds, ledger=None)
 
     @cached_property
     def folders(self) -> dict[Path, Dataset]:
