@@ -19,7 +19,7 @@ from ladp.attacks.targets import Targets, cohorts, taking_part
 from ladp.errors import Problem
 
 Pair = tuple[NDArray, NDArray]  # scores of members, and of others
-SHIFT = "members are training records and the others test records: where these are of another distribution (digits: other writers) a score sees that too; make the run with validation > 0 for none"
+SHIFT = "members are training records and the others test records, and a score sees any other difference between the two as well: a run with validation > 0 has none"
 SHARED = "the adversary knows the recipe and all records, but neither which half of the targets was trained on nor the seed; shadows are trained on as many records as the run"
 COIN = "by coin: each shadow in turn is attacked with the others, so that a coin decided who is a member; its intervals are over shadows, which share what they are attacked with"
 
@@ -54,8 +54,8 @@ class Membership(Attack):
     def carry_out(self, scene: Scene) -> Iterator[Step | Findings]:
         """Score every target, then say how well the scores tell members from others."""
         last = scene.final().round
-        if self.how == "lira" and last < scene.recipe.rounds:
-            raise Problem(f"{scene.run} is at round {last} of {scene.recipe.rounds}, and shadows run to the end: `ladp resume {scene.run}` first")
+        if last < scene.recipe.rounds:  # what is found is kept, and must not be of half a run
+            raise Problem(f"{scene.run} is at round {last} of {scene.recipe.rounds}: `ladp resume {scene.run}` first")
         clients, numbers = self._watched(scene, last)
         targets = Targets.draw(scene, clients, self.records, self.how == "lira")
         images, labels = targets.take(scene)
