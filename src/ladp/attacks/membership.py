@@ -15,7 +15,7 @@ from ladp.attacks.confidence import loss, models, spread, uploads
 from ladp.attacks.rates import LEVELS, curve, pooled, rates, threshold
 from ladp.attacks.scene import Scene
 from ladp.attacks.shadows import Shadows
-from ladp.attacks.targets import Targets, cohorts, taking_part
+from ladp.attacks.targets import Targets, cohorts, held, taking_part
 from ladp.errors import Problem
 
 Pair = tuple[NDArray, NDArray]  # scores of members, and of others
@@ -89,11 +89,11 @@ class Membership(Attack):
         """Scores by likelihood ratio of the run's targets; and all scores of every shadow's, parted by whether it held them."""
         yield from shadows.train()
         seen = yield from shadows.watch(numbers, images, labels)
-        own, theirs, held = phi.mean(0).numpy(), seen.mean(1).numpy(), shadows.held
-        fit = lira.Fit.of(theirs, held, self.variance)
-        online, offline = map(np.stack, zip(*lira.in_turn(theirs, held, self.variance)))
+        own, theirs, inside = phi.mean(0).numpy(), seen.mean(1).numpy(), shadows.held
+        fit = lira.Fit.of(theirs, inside, self.variance)
+        online, offline = map(np.stack, zip(*lira.in_turn(theirs, inside, self.variance)))
         coins = {**{name: np.stack(rows) for name, rows in _columns(map(self._losses, seen)).items()}, "lira_online": online, "lira_offline": offline}
-        apart = {name: (scores[held].reshape(len(held), -1), scores[~held].reshape(len(held), -1)) for name, scores in coins.items()}
+        apart = {name: tuple(scores[part].reshape(len(seen), -1) for part in (inside, ~inside)) for name, scores in coins.items()}
         return {"lira_online": fit.online(own), "lira_offline": fit.offline(own)}, apart
 
 
@@ -106,9 +106,15 @@ def findings(attack: Membership, scene: Scene, numbers: Sequence[int], scored: M
     if coins:
         scores["by_coin"] = {name: pooled(*pair) for name, pair in coins.items()}
         drawn["roc-by-coin"] = pictures.roc("Members found in shadows, by coin", {name: curve(*(part.ravel() for part in pair)) for name, pair in coins.items()})
-        notes += [SHARED, COIN]
+        notes += [SHARED, COIN, *unused(scene, numbers[-1])]
     notes += [f"with {len(outside)} others a false positive rate of {level:.1%} is less than one of them: nothing is said of it" for level in LEVELS if threshold(outside, level) is None]
     return Findings(scores | promises(scene, attack.view), drawn, tuple(notes))
+
+
+def unused(scene: Scene, last: int) -> list[str]:
+    """A warning where clients that take part do not hold everything: then shadows, too, train on less than they are given."""
+    trained, given = len(held(scene, taking_part(scene, None, last))), len(scene.dataset)
+    return [f"{trained} of {given} training records are held by clients that took part; of shadows all {given} count as held, so that rates by coin are too low"] if trained < given else []
 
 
 def promises(scene: Scene, view: str) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Shadows:
         return torch.from_numpy(order[:train]), torch.from_numpy(order[train:])
 
     def dataset(self, number: int) -> Dataset:
+        """The data of one shadow."""
         chosen, tested = self.records(number)
         return replace(self.pool, chosen=chosen, test_images=self.pool.images[tested], test_labels=self.pool.labels[tested])
 

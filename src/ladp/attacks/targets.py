@@ -24,8 +24,7 @@ class Targets:
     @staticmethod
     def draw(scene: Scene, clients: Sequence[int], most: int, even: bool) -> "Targets":
         """Records of these clients and of the test set, at most so many of each (0: all), as many of both if `even`."""
-        held = np.unique(np.concatenate([scene.work.split.indices(client) for client in clients]))
-        kinds = {"members": held, "strangers": np.arange(len(scene.work.test_labels))}
+        kinds = {"members": held(scene, clients), "strangers": np.arange(len(scene.work.test_labels))}
         many = [min(most or len(records), len(records)) for records in kinds.values()]
         many = [min(many)] * 2 if even else many
         if min(many) < LEAST:
@@ -42,6 +41,11 @@ class Targets:
     def parts(self, scores: NDArray) -> tuple[NDArray, NDArray]:
         """Scores [..., n] of the members and of the others."""
         return scores[..., : len(self.members)], scores[..., len(self.members) :]
+
+
+def held(scene: Scene, clients: Sequence[int]) -> NDArray[np.int64]:
+    """The training records of these clients, each once."""
+    return np.unique(np.concatenate([scene.work.split.indices(client) for client in clients]))
 
 
 def cohorts(scene: Scene, until: int) -> dict[int, list[int]]:
