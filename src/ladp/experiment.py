@@ -5,7 +5,7 @@ import platform
 import re
 import resource
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, replace
@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from ladp import accounts, data, folder, models, training
+from ladp.data.split import Chosen, Split
 from ladp.errors import Problem
 from ladp.federation import Gate, Round, State, begin, federate
 from ladp.keys import Key
@@ -91,17 +92,18 @@ def play(out: str | Path, start: Start = training.start, read: Read = data.load)
         yield from _record(out, recipe, work, engine, state, log, gate)
 
 
-def convoy(folders: Sequence[str | Path], until: float = inf, abreast: int = 1, read: Read = data.load) -> Iterator[tuple[Path, dict[str, Any] | Problem]]:
-    """Run what is left of many folders at once, those that stack clients as `abreast` computations instead of one each.
+def convoy(folders: Sequence[str | Path], until: float = inf, abreast: int = 1, read: Read = data.load,
+           own: Mapping[Path, Read] | None = None) -> Iterator[tuple[Path, dict[str, Any] | Problem]]:  # fmt: skip
+    """Run what is left of many folders at once, those that stack clients as `abreast` computations instead of one each; `own` reads the records of a folder that has its own.
 
     Yields each folder as it ends, with its result or the Problem that stopped it. No round begins after `until` (monotonic).
     """
     from ladp.training.convoy import Convoy
 
-    read, lanes = _in_turn(read), [Convoy(len(folders[lane::abreast]), until) for lane in range(abreast)]
+    read, own, lanes = _in_turn(read), own or {}, [Convoy(len(folders[lane::abreast]), until) for lane in range(abreast)]
     with ThreadPoolExecutor(max(1, len(folders))) as pool:
         try:
-            rides = {pool.submit(_ride, Path(out), lanes[n % abreast].seat(n // abreast), read): Path(out) for n, out in enumerate(folders)}
+            rides = {pool.submit(_ride, Path(out), lanes[n % abreast].seat(n // abreast), own.get(Path(out), read)): Path(out) for n, out in enumerate(folders)}
             failed = []
             for ride in as_completed(rides):
                 if ride.exception():
@@ -138,8 +140,7 @@ def prepare(recipe: Recipe, precision: str | None = None, read: Read = data.load
     """Everything a run needs, checked: data read, split drawn, model made, engine chosen."""
     engine, device, precision = training.settle(recipe.engine, recipe.device, precision or recipe.precision)
     dataset, key = read(recipe.data, recipe.root, recipe.validation, recipe.features), Key(recipe.seed)
-    writers = None if dataset.writers is None else dataset.writers.numpy()
-    split = recipe.partition.split(dataset.labels.numpy(), recipe.clients, key, writers)
+    split = _split(recipe, dataset, key)
     with key.at("model").reign():
         model = models.create(recipe.model, len(dataset.classes), dataset.channels, dataset.size, recipe.norm, recipe.dropout)
         _try(model, dataset, recipe.model)  # here: a lazy layer draws its weights when it meets its first input
@@ -149,6 +150,15 @@ def prepare(recipe: Recipe, precision: str | None = None, read: Read = data.load
         refuse(recipe.method, Layout.of(model), (name for name, buffer in model.named_buffers() if buffer.is_floating_point()), recipe.mean == "equal", recipe.budget)
     parts = (dataset.images, dataset.labels, dataset.test_images, dataset.test_labels, split, recipe.method, recipe.training, key, recipe.active)
     return Work(model, Layout.of(model), *parts, device, precision, recipe.workers, recipe.budget, recipe.server), engine
+
+
+def _split(recipe: Recipe, dataset: data.Dataset, key: Key) -> Split:
+    """Who holds what, of all training records or of those that are chosen."""
+    labels, writers = dataset.labels.numpy(), None if dataset.writers is None else dataset.writers.numpy()
+    if dataset.chosen is None:
+        return recipe.partition.split(labels, recipe.clients, key, writers)
+    chosen = dataset.chosen.numpy()
+    return Chosen(recipe.partition.split(labels[chosen], recipe.clients, key, writers), chosen)
 
 
 def _try(model: torch.nn.Module, dataset: data.Dataset, name: str) -> None:

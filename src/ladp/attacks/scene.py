@@ -38,10 +38,10 @@ class Scene:
     engine: str
 
     @staticmethod
-    def of(run: Path, out: Path, digest: str) -> "Scene":
+    def of(run: Path, out: Path, digest: str, read: experiment.Read = data.load) -> "Scene":
         """Everything read and checked; nothing is written."""
         recipe = load(run / folder.RECIPE)
-        dataset = data.load(recipe.data, recipe.root, recipe.validation, recipe.features)
+        dataset = read(recipe.data, recipe.root, recipe.validation, recipe.features)
         about = folder.get_json(run / folder.ABOUT) if (run / folder.ABOUT).exists() else {}
         work, engine = experiment.prepare(recipe, about.get("precision"), lambda *_: dataset)
         return Scene(run, out, digest, recipe, dataset, work, engine)

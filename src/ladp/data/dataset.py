@@ -12,7 +12,10 @@ from ladp.keys import Key
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images as bytes [N, C, H, W], or features in their place, and labels [N], for training and for testing; `writers` [N] says who made each training image."""
+    """Images as bytes [N, C, H, W], or features in their place, and labels [N], for training and for testing; `writers` [N] says who made each training image.
+
+    With `chosen` the training records are those of `images` alone, in this order, and `writers` are theirs: many choices can then share one tensor of images.
+    """
 
     name: str
     images: torch.Tensor
@@ -21,6 +24,7 @@ class Dataset:
     test_labels: torch.Tensor
     classes: tuple[str, ...]
     writers: torch.Tensor | None = None
+    chosen: torch.Tensor | None = None
 
     @property
     def channels(self) -> int:

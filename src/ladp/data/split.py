@@ -86,6 +86,29 @@ class Draws:
         return max(1, round(self.share * drawn))
 
 
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A split of some of the records: what it calls record n is `records[n]`."""
+
+    split: Split
+    records: np.ndarray
+
+    @property
+    def curious(self) -> int | None:
+        return self.split.curious
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def indices(self, client: int) -> np.ndarray:
+        """The records of one client, among all."""
+        return self.records[self.split.indices(client)]
+
+    def sizes(self) -> np.ndarray:
+        """|D_i| of every client."""
+        return self.split.sizes()
+
+
 def even(records: int, clients: int) -> np.ndarray:
     """Offsets of shards whose sizes differ by at most one."""
     need_clients(clients)

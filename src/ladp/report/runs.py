@@ -65,16 +65,22 @@ def read(folder: Path | str) -> Run:
 
 
 def find(paths: Iterable[Path | str]) -> list[Path]:
-    """Every run folder that is named or lies beneath a named folder, each once."""
+    """Every run folder that is named or lies beneath a named folder, each once; what lies in the folder of a run (shadows of an attack) is no run of its own."""
     found: dict[Path, Path] = {}
     for path in map(Path, paths):
         if not path.is_dir():
             raise Problem(f"no folder {path}: name a run folder, or a folder that holds some")
-        folders = [path] if (path / "run.json").is_file() else sorted(file.parent for file in path.rglob("run.json"))
+        folders = [path] if (path / "run.json").is_file() else _outermost(path)
         if not folders:
             raise Problem(f"no run under {path}: a run folder holds run.json, as `ladp run --out` writes it")
         found |= {folder.resolve(): folder for folder in folders if folder.resolve() not in found}
     return list(found.values())
+
+
+def _outermost(path: Path) -> list[Path]:
+    """Run folders beneath a folder that lie in no other."""
+    held = {file.parent for file in path.rglob("run.json")}
+    return sorted(folder for folder in held if held.isdisjoint(folder.parents))
 
 
 def _facts(path: Path) -> dict:
