@@ -54,6 +54,17 @@ class Key:
                 torch.random.set_rng_state(before)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums are always taken in the same order, however many cores or workers there are: this is what makes runs bit-identical."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Source(Protocol):
     """What stands in for a key where noise has no address: it adds its own (`ladp.privacy.entropy`)."""
 

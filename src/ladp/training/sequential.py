@@ -1,12 +1,11 @@
 """The plain engine: one client after the other. It is the specification of the fast ones."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 
 import torch
 from torch import Tensor
 
+from ladp.keys import one_thread
 from ladp.privacy.mechanism import Seen
 from ladp.privacy.release import Receipt, release
 from ladp.training.local import Schedule, evaluate, normalise, train
@@ -73,14 +72,3 @@ class Sequential:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """A client's sums are always taken in the same order, however many cores or workers there are: this is what makes runs bit-identical."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
