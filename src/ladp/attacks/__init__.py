@@ -22,6 +22,7 @@ from ladp.recipe import load
 from ladp.version import VERSION
 
 ATTACKS: dict[str, str] = {  # name: where it lives, "module:Class"; imported when chosen
+    "gan": "ladp.attacks.gan:Gan",
 }
 FOLDER, FINDINGS = "attacks", "findings.json"
 

@@ -1,11 +1,14 @@
-"""The game between a generator and a discriminator that is a copy of the global model (Hitaj et al. 2017; Odena et al. 2017).
+"""The game between a generator and a discriminator that begins each round as the global model (Hitaj et al. 2017; Odena et al. 2017).
 
     p_real = Z / (1 + Z), Z = sum_j exp(logit_j)      (energy; no weights beside the global model's)
     L_D = CE(D(x), y) - log p_real(x) - log(1 - p_real(G(z, c)))      x, y: the client's own records
-    L_G = CE(D(G(z, c)), c) - log p_real(G(z, c))                     c: any class, the private one with them
+    L_G = CE(T(G(z, c)), c) - log p_real(G(z, c))                     c: any class, the private one with them
+
+D learns and is thrown away. The teacher T is the global model as it came, which still knows the private class, or D, which forgets it over the client's own records.
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +33,7 @@ class Rules:
     lr_g: float
     betas: tuple[float, float]
     blur: float
+    teacher: str
 
 
 class Critic:
@@ -69,12 +73,13 @@ class Game:
 
     def play(self, model: nn.Module, key: Key) -> None:
         """One round: D begins as the global model and is thrown away in the end."""
+        teacher = deepcopy(model).requires_grad_(False) if self.rules.teacher == "global" else None
         random, critic = key.generator(), Critic(model, self.head)
         optimiser = Adam(critic.parameters(), self.rules.lr_d, self.rules.betas)
         for _ in range(self.rules.steps):
             for _ in range(self.rules.d_steps):
                 descend(optimiser, self.criticism(critic, random))
-            descend(self.optimiser, self.forgery(critic, random))
+            descend(self.optimiser, self.forgery(critic, teacher, random))
 
     def criticism(self, critic: Critic, random: torch.Generator) -> Tensor:
         """L_D on own records and on fakes of the classes that fakes are drawn from."""
@@ -84,11 +89,11 @@ class Game:
         logits, real = critic(self.blurred(self.images[picked], random))
         return F.cross_entropy(logits, self.labels[picked]) + F.softplus(-real).mean() + F.softplus(critic(fake)[1]).mean()
 
-    def forgery(self, critic: Critic, random: torch.Generator) -> Tensor:
+    def forgery(self, critic: Critic, teacher: nn.Module | None, random: torch.Generator) -> Tensor:
         """L_G on fakes of all classes."""
         fake, labels = self.imagine(torch.arange(self.classes), random)
         logits, real = critic(fake)
-        return F.cross_entropy(logits, labels) + F.softplus(-real).mean()
+        return F.cross_entropy(teacher(fake) if teacher else logits, labels) + F.softplus(-real).mean()
 
     def imagine(self, classes: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
         """A batch of fakes of classes drawn from these, as the critic sees them, and their labels."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,18 +11,18 @@ from torch import Tensor, nn
 
 from ladp.attacks.acgan import Game, Rules, last
 from ladp.attacks.attack import Attack, Findings, Step, option, refuse_unless
-from ladp.attacks.generator import forge, fresh
-from ladp.attacks.likeness import portray
+from ladp.attacks.generator import fresh
+from ladp.attacks.portrait import portray
 from ladp.attacks.scene import Scene
 from ladp.attacks.trail import Trail
 from ladp.data.split import Split, place
 from ladp.errors import Problem, choose
 from ladp.federation import State
-from ladp.keys import Key
-from ladp.training.sequential import one_thread
+from ladp.keys import Key, one_thread
+from ladp.metrics.fidelity import FEATURES
 
 KEEP_SECONDS = 20.0
-REALNESS, FAKES = ("energy", "head"), ("owned", "all")
+TEACHERS, REALNESS, FAKES = ("global", "copy"), ("energy", "head"), ("owned", "all")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Gan(Attack):
     every: int = option(1, "Use the global model of every so many rounds.")
     stop_accuracy: float | None = option(None, "Stop observing once the global model's test accuracy has come to this.")
     absent: bool = option(False, "True null: nobody holds the private class; its records are taken from all clients and the run is played without them.")
+    teacher: str = option("global", "Who tells the generator what its images show: the global model as it came, or the client's copy, which learns and forgets.")
     realness: str = option("energy", "Where p_real comes from: energy, Z / (1 + Z) of the logits, or head, a unit of the client's own on the last hidden layer.")
     fakes: str = option("owned", "Classes of the fakes that the discriminator is shown: owned, those of the client's records, or all.")
     steps: int = option(50, "Steps of the generator in a round.")
@@ -51,10 +52,13 @@ class Gan(Attack):
     beta2: float = option(0.999, "Second moment's decay, of both.")
     blur: float = option(0.0, "Deviation of noise on all that the discriminator sees, in units of [-1, 1].")
     samples: int = option(1000, "Images generated of each class for the scores; the paper has 10,000.")
+    features: str = option("small", "What FID and KID are computed in: small, a classifier of the data set, or inception, as published ones are.")
 
     def __post_init__(self) -> None:
+        choose("teacher", self.teacher, TEACHERS)
         choose("realness", self.realness, REALNESS)
         choose("fakes", self.fakes, FAKES)
+        choose("features", self.features, FEATURES)
         for name in ("start", "every", "steps", "d_steps", "latent", "width"):
             refuse_unless(getattr(self, name) >= 1, self, name, "at least 1")
         for name in ("batch", "samples"):
@@ -77,7 +81,7 @@ class Gan(Attack):
         for done in self.observe(stage, game, trail, state):
             yield Step(done, scene.recipe.rounds, trail.news)
         untrained = fresh(scene.work, game.classes, self.latent, self.width, scene.key)
-        yield portray(self, scene, private, game.labels.unique().tolist(), game.generator, untrained, trail)
+        yield portray(scene, self.features, self.samples, client, game.labels.unique().tolist(), game.generator, untrained, trail)
 
     def observe(self, stage: Scene, game: Game, trail: Trail, state: State | None) -> Iterator[int]:
         """Round after round: the global model comes, the game is played against it; what lasts is kept every few seconds."""
@@ -124,7 +128,7 @@ class Gan(Attack):
         own = scene.take(torch.from_numpy(scene.work.split.indices(client)))
         classes, key = len(scene.dataset.classes), scene.key
         fakes = own[1].unique().cpu() if self.fakes == "owned" else torch.arange(classes)
-        rules = Rules(self.steps, self.d_steps, self.batch, self.latent, self.lr_d, self.lr_g, (self.beta1, self.beta2), self.blur)
+        rules = Rules(self.steps, self.d_steps, self.batch, self.latent, self.lr_d, self.lr_g, (self.beta1, self.beta2), self.blur, self.teacher)
         generator = fresh(scene.work, classes, self.latent, self.width, key)
         return Game(generator, self.head(scene, key), rules, own, fakes, classes)
 

@@ -29,7 +29,7 @@ def portray(scene: Scene, features: str, samples: int, client: int, owned: list[
         "real": likeness.score(normalise(held), private),
         "public": {name: sum(found[label][name] for label in owned) / len(owned) for name in NUMBERS},
         "classes": {"name": [scene.dataset.classes[label] for label in found], **{name: [score[name] for score in found.values()] for name in NUMBERS}},
-        "rounds": {**dict(zip(("round", "accuracy", "recall"), map(list, zip(*trail.records)))), **progress(likeness, trail)},
+        "rounds": {**trail.columns, **progress(likeness, trail)},
         "judge_accuracy": likeness.judge.network.accuracy,
     }  # fmt: skip
     return Findings(scores, pictures(scene, owned, generator, untrained, trail), notes(likeness))

@@ -32,6 +32,10 @@ class Trail:
     def news(self) -> str:
         return f"accuracy {self.accuracy:.3f}" if self.records else "waiting"
 
+    @property
+    def columns(self) -> dict[str, list[float]]:
+        return {name: [record[place] for record in self.records] for place, name in enumerate(("round", "accuracy", "recall"))}
+
     @torch.no_grad()
     def test(self, number: int, model: nn.Module, scene: Scene) -> None:
         """On the test set: the experimenter looks, not the client."""
