@@ -2,21 +2,24 @@
 
 import json
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import ladp
-from ladp import attacks
+from ladp import attacks, models
 from ladp.attacks import gan
 from ladp.attacks.gan import Gan, Without
 from ladp.attacks.generator import Generator, forge, halvings
 from ladp.attacks.scene import Scene
 from ladp.attacks.trail import Trail
 from ladp.data.partition import create
+from ladp.data.split import Shards
 from ladp.errors import Problem
 from ladp.keys import Key
 from ladp.mechanisms import Full, NoNoise
@@ -55,21 +58,23 @@ def test_the_run_under_attack_is_the_run_itself_to_the_last_bit_and_stays_as_it_
 
 
 @pytest.mark.parametrize("options", [{}, {"realness": "head", "absent": True, "every": 2}])
-def test_an_attack_that_was_cut_off_goes_on_to_the_same_findings(options, run, monkeypatch):
+def test_an_attack_that_was_cut_off_goes_on_to_the_same_last_bit(options, run, monkeypatch):
     monkeypatch.setattr(gan, "KEEP_SECONDS", 0.0)
     attack = Gan(**SHORT, blur=0.1, **options)
-    with closing(attacks.carry_out(attack, run)) as events:
-        list(islice(events, 3))
-    out = next(path for path in (run / "attacks").iterdir() if not (path / "findings.json").exists())
-    assert load_file(out / "attack-3.safetensors")["adam.0.step"] > 0
-    resumed = list(attacks.carry_out(attack, run))
-    pictures = content(out)
-    assert resumed[0].done == 4
+    out = run / "attacks" / f"gan-{attack.digest(OPEN.digest)[:8]}"
+    assert watch(attack, run, 3) == [1, 2, 3] and load_file(out / "attack-3.safetensors")["adam.0.step"] > 0
+    assert watch(attack, run, 3) == [4, 5, 6]
+    resumed = content(out)
     for path in out.iterdir():
         path.unlink()
-    whole = finish(attack, run)
-    assert resumed[-1]["scores"] == whole["scores"]
-    assert [pictures[name] for name in ("classes.svg", "progress.svg")] == [content(out)[name] for name in ("classes.svg", "progress.svg")]
+    watch(attack, run, 6)
+    assert content(out) == resumed and "attack-6.safetensors" in resumed
+
+
+def watch(attack, run, rounds):
+    """Some rounds of an attack, which is then cut off."""
+    with closing(attacks.carry_out(attack, run)) as events:
+        return [event.done for event in islice(events, rounds)]
 
 
 def test_of_all_records_the_attack_reads_only_the_curious_clients(run, tmp_path):
@@ -98,23 +103,61 @@ def test_without_the_private_class_nobody_holds_it_and_the_global_model_never_le
     split = Without(work.split, work.labels, 3)
     held = torch.cat([work.labels[torch.from_numpy(split.indices(client))] for client in range(4)])
     assert not (held == 3).any() and len(held) == (work.labels != 3).sum() == split.sizes().sum() and split.curious == 3
-    assert finish(Gan(**SHORT, absent=True), run)["scores"]["rounds"]["recall"] == [0.0] * 6
+    assert recall(run, absent=True) == [0.0] * 6 and recall(run)[-1] > 0
     with pytest.raises(Problem, match="client 1 has no records but those of the private class"):
-        Without(type("One", (), {"__len__": lambda self: 2, "indices": lambda self, client: (work.labels == 2 + client).nonzero()[:, 0].numpy()})(), work.labels, 3).sizes()
+        Without(Shards(np.arange(6), np.array([0, 3, 6])), torch.tensor([1, 2, 3, 3, 3, 3]), 3).sizes()
 
 
-def test_observation_ends_at_the_accuracy_it_is_told(run):
-    whole = finish(Gan(**SHORT), run)["scores"]["rounds"]["accuracy"]
+def recall(run, **options):
+    """The private class's test accuracy, round after round of what the attack observes."""
+    return [record[2] for record in observe(Gan(**SHORT, **options), run).records]
+
+
+def observe(attack, run):
+    """The trail of an attack that is not scored."""
+    scene, trail = Scene.of(run, run, "x"), Trail(3)
+    list(attack.observe(attack.stage(scene, 3), attack.begin(scene, 3), trail, None))
+    return trail
+
+
+def test_observation_ends_at_the_accuracy_it_is_told(run, monkeypatch):
+    monkeypatch.setattr(Scene, "save", lambda *_: None)
+    whole = [accuracy for _, accuracy, _ in observe(Gan(**SHORT), run).records]
     wanted = sorted(whole)[2]
     first = next(number for number, accuracy in enumerate(whole, 1) if accuracy >= wanted)
-    found = finish(Gan(**SHORT, stop_accuracy=wanted), run)["scores"]["rounds"]
-    assert found["round"] == list(range(1, first + 1))
+    assert [number for number, _, _ in observe(Gan(**SHORT, stop_accuracy=wanted), run).records] == list(range(1, first + 1))
 
 
 def test_rounds_are_chosen_by_start_and_every(run):
-    assert finish(Gan(**SHORT, start=2, every=3), run)["scores"]["rounds"]["round"] == [2, 5]
-    late = finish(Gan(**SHORT, start=7), run)["scores"]
-    assert late["rounds"]["round"] == [] and late["private"]["recognised"] == late["untrained"]["recognised"]
+    assert observe(Gan(**SHORT, start=2, every=3), run).columns["round"] == [2, 5]
+    assert observe(Gan(**SHORT, start=7), run).columns == {"round": [], "accuracy": [], "recall": []}
+
+
+def test_a_generator_that_saw_no_round_scores_what_an_untrained_one_does(run):
+    scores = finish(Gan(**SHORT, start=7), run)["scores"]
+    assert {name: scores["private"][name] for name in scores["untrained"]} == scores["untrained"] and scores["rounds"]["round"] == []
+    assert scores["real"]["recognised"] > 0.8 and scores["real"]["distance"] < scores["real"]["distance_other"] and scores["real"]["fid"] < scores["untrained"]["fid"]
+
+
+@pytest.mark.parametrize("options", [{"teacher": "copy"}, {"realness": "head"}, {"fakes": "all"}])
+def test_other_rules_make_another_game(options, run):
+    scene = Scene.of(run, run, "x")
+    made = []
+    for attack in (Gan(**SHORT), Gan(**SHORT, **options)):
+        game = attack.begin(scene, 3)
+        for number in (1, 2):
+            game.play(deepcopy(scene.work.model).eval(), Key(number))
+        made.append(game.generator.embed.weight)
+    assert not torch.equal(*made) and made[1].isfinite().all()
+
+
+def test_a_round_of_the_game_leaves_the_global_model_as_it_came_but_for_what_is_thrown_away(run):
+    """BatchNorm in eval: not one statistic moves, in the copy either."""
+    model = models.create("cnn-small", 10, 1, 8, "batch").eval()
+    before = deepcopy(model)
+    game = Gan(**SHORT).begin(Scene.of(run, run, "x"), 3)
+    game.play(model, Key(0))
+    assert all(torch.equal(a, b) for a, b in zip(model.buffers(), before.buffers())) and not any(torch.equal(a, b) for a, b in zip(model.parameters(), before.parameters()))
 
 
 @pytest.mark.parametrize(("size", "sides"), [(8, [8, 4, 2]), (28, [28, 14, 7]), (32, [32, 16, 8, 4])])

@@ -52,7 +52,7 @@ class Critic:
         self.given = given[0]
 
     def parameters(self) -> list[Tensor]:
-        return [*self.model.parameters(), *(self.head.parameters() if self.head else ())]
+        return [*(p for p in self.model.parameters() if p.requires_grad), *(self.head.parameters() if self.head is not None else ())]
 
 
 def last(model: nn.Module) -> nn.Linear:
@@ -93,7 +93,7 @@ class Game:
         """L_G on fakes of all classes."""
         fake, labels = self.imagine(torch.arange(self.classes), random)
         logits, real = critic(fake)
-        return F.cross_entropy(teacher(fake) if teacher else logits, labels) + F.softplus(-real).mean()
+        return F.cross_entropy(logits if teacher is None else teacher(fake), labels) + F.softplus(-real).mean()
 
     def imagine(self, classes: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
         """A batch of fakes of classes drawn from these, as the critic sees them, and their labels."""
@@ -132,7 +132,8 @@ def under(kept: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
 
 
 def descend(optimiser: Adam, loss: Tensor) -> None:
-    """One step. The other player's gradients, which the loss has left behind, are dropped when its own step begins."""
-    optimiser.zero_grad()
-    loss.backward()
+    """One step of one player; for the other's weights no gradient is computed."""
+    parameters = optimiser.param_groups[0]["params"]
+    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters, allow_unused=True)):
+        parameter.grad = gradient
     optimiser.step()

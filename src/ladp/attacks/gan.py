@@ -73,12 +73,11 @@ class Gan(Attack):
     def carry_out(self, scene: Scene) -> Iterator[Step | Findings]:
         client, private = self.seat(scene)
         game, trail = self.begin(scene, client), Trail(private)
-        stage = replace(scene, work=replace(scene.work, split=Without(scene.work.split, scene.work.labels, private))) if self.absent else scene
         state, kept = scene.recall()
         if state:
             game.load(kept)
             trail.load(kept)
-        for done in self.observe(stage, game, trail, state):
+        for done in self.observe(self.stage(scene, private), game, trail, state):
             yield Step(done, scene.recipe.rounds, trail.news)
         untrained = fresh(scene.work, game.classes, self.latent, self.width, scene.key)
         yield portray(scene, self.features, self.samples, client, game.labels.unique().tolist(), game.generator, untrained, trail)
@@ -102,6 +101,10 @@ class Gan(Attack):
             yield number
             if self.content(trail):
                 return
+
+    def stage(self, scene: Scene, private: int) -> Scene:
+        """Where rounds are observed: the run, or the same run without the private class."""
+        return replace(scene, work=replace(scene.work, split=Without(scene.work.split, scene.work.labels, private))) if self.absent else scene
 
     def content(self, trail: Trail) -> bool:
         """Whether the global model has come to the accuracy up to which it is observed."""
