@@ -1,21 +1,26 @@
 """A class that the curious client has never seen, out of global models alone."""
 
 import json
+import re
 from contextlib import closing
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 import ladp
-from ladp import attacks, models
+from ladp import attacks, folder, models
 from ladp.attacks import gan
+from ladp.attacks.acgan import Game, Rules, last
 from ladp.attacks.gan import Gan, Without
 from ladp.attacks.generator import Generator, forge, halvings
+from ladp.attacks.likeness import Likeness
 from ladp.attacks.scene import Scene
 from ladp.attacks.trail import Trail
 from ladp.data.partition import create
@@ -42,19 +47,20 @@ def finish(attack, run):
     return list(attacks.carry_out(attack, run))[-1]
 
 
-def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != ".lock"}
+def content(place):
+    return {path.name: path.read_bytes() for path in place.iterdir() if path.is_file() and path.name != ".lock"}
 
 
 def test_the_run_under_attack_is_the_run_itself_to_the_last_bit_and_stays_as_it_was(run, monkeypatch):
     monkeypatch.setattr(gan, "KEEP_SECONDS", 0.0)
-    before = content(run)
-    found = finish(Gan(**SHORT), run)
+    before, attack = content(run), Gan(**SHORT)
+    watch(attack, run, 6)
     assert content(run) == before
-    seen, own = (load_file(folder / "checkpoint.safetensors") for folder in (run / "attacks" / f"gan-{found['digest'][:8]}", run))
+    out = run / "attacks" / f"gan-{attack.digest(OPEN.digest)[:8]}"
+    seen, own = (load_file(place / "checkpoint.safetensors") for place in (out, run))
     assert torch.equal(seen["current"], own["current"])
     accuracies = [json.loads(line)["accuracy"] for line in (run / "rounds.jsonl").open()]
-    assert found["scores"]["rounds"]["accuracy"] == pytest.approx(accuracies, abs=1e-9)
+    assert load_file(out / "attack-6.safetensors")["trail"][:, 1].tolist() == pytest.approx(accuracies, abs=1e-9)
 
 
 @pytest.mark.parametrize("options", [{}, {"realness": "head", "absent": True, "every": 2}])
@@ -64,11 +70,16 @@ def test_an_attack_that_was_cut_off_goes_on_to_the_same_last_bit(options, run, m
     out = run / "attacks" / f"gan-{attack.digest(OPEN.digest)[:8]}"
     assert watch(attack, run, 3) == [1, 2, 3] and load_file(out / "attack-3.safetensors")["adam.0.step"] > 0
     assert watch(attack, run, 3) == [4, 5, 6]
-    resumed = content(out)
+    resumed = kept(out)
     for path in out.iterdir():
         path.unlink()
     watch(attack, run, 6)
-    assert content(out) == resumed and "attack-6.safetensors" in resumed
+    assert kept(out) == resumed
+
+
+def kept(out):
+    """All that lies there after six rounds, without the order in which a file names it."""
+    return folder.digest(load_file(out / "attack-6.safetensors")), folder.digest(load_file(out / "checkpoint.safetensors"))
 
 
 def watch(attack, run, rounds):
@@ -139,6 +150,20 @@ def test_a_generator_that_saw_no_round_scores_what_an_untrained_one_does(run):
     assert scores["real"]["recognised"] > 0.8 and scores["real"]["distance"] < scores["real"]["distance_other"] and scores["real"]["fid"] < scores["untrained"]["fid"]
 
 
+def test_it_comes_near_the_class_without_protection_and_not_under_strong_noise(tmp_path):
+    """Nearest real images: of the private class if there is no noise, and at any class's distance if there is much."""
+    near = {}
+    for method in (NoNoise(), Full(epsilon=0.05)):
+        out = tmp_path / method.name
+        ladp.run(replace(OPEN, method=method, clients=5, active=5, rounds=15, partition=create("isolation", private=0), training=Training(), seed=1), out)
+        scene, attack = Scene.of(out, out, "x"), Gan(width=16, batch=32, steps=40, start=3)
+        game = attack.begin(scene, 4)
+        list(attack.observe(scene, game, Trail(0), None))
+        near[method.name] = Likeness(scene.dataset, None, None, "cpu").distances(forge(game.generator, 0, 100, scene.key))
+    open, noisy = near["none"], near["full"]
+    assert open[0] < 0.97 * min(open[1:]) and noisy[0] > min(noisy[1:]) and noisy[0] > 1.3 * open[0]
+
+
 @pytest.mark.parametrize("options", [{"teacher": "copy"}, {"realness": "head"}, {"fakes": "all"}])
 def test_other_rules_make_another_game(options, run):
     scene = Scene.of(run, run, "x")
@@ -158,6 +183,19 @@ def test_a_round_of_the_game_leaves_the_global_model_as_it_came_but_for_what_is_
     game = Gan(**SHORT).begin(Scene.of(run, run, "x"), 3)
     game.play(model, Key(0))
     assert all(torch.equal(a, b) for a, b in zip(model.buffers(), before.buffers())) and not any(torch.equal(a, b) for a, b in zip(model.parameters(), before.parameters()))
+
+
+@pytest.mark.parametrize(("model", "classes", "channels", "size"), [("resnet18", 10, 3, 32), ("cnn", 10, 3, 32), ("cnn", 62, 1, 28)])
+@pytest.mark.parametrize("realness", ["energy", "head"])
+def test_it_plays_against_the_models_and_images_of_the_paper(model, classes, channels, size, realness):
+    with Key(0).reign():
+        critic, generator = models.create(model, classes, channels, size).eval(), Generator(classes, channels, size, 10, 4)
+        head = nn.Linear(last(critic).in_features, 1) if realness == "head" else None
+    before = deepcopy(generator)
+    rules = Rules(1, 1, 2, 10, 1e-3, 1e-3, (0.5, 0.999), 0.0, "global")
+    Game(generator, head, rules, (torch.zeros(4, channels, size, size), torch.arange(4)), torch.arange(4), classes).play(critic, Key(1))
+    moved = [not torch.equal(a, b) for a, b in zip(generator.parameters(), before.parameters())]
+    assert all(moved) and all(p.isfinite().all() for p in generator.parameters())
 
 
 @pytest.mark.parametrize(("size", "sides"), [(8, [8, 4, 2]), (28, [28, 14, 7]), (32, [32, 16, 8, 4])])
@@ -183,3 +221,11 @@ def test_whom_it_cannot_attack_is_refused(tmp_path, run):
                            ({"lr_g": 0.0}, "lr_g .* between 0 and 1"), ({"stop_accuracy": 1.5}, "stop_accuracy .* above 0 and at most 1"), ({"samples": 1}, "samples .* at least 2")):  # fmt: skip
         with pytest.raises(Problem, match=words):
             Gan(**options)
+
+
+def test_the_page_lists_every_option_with_its_default():
+    """docs/attacks.md, section gan."""
+    page = (Path(__file__).parents[2] / "docs/attacks.md").read_text().split("\n## gan\n")[1].split("\n## ")[0]
+    listed = dict(re.findall(r"^\| `--([a-z0-9-]+)` \|([^|]*)\|", page, re.M))
+    listed = {name: value.strip() for name, value in listed.items()}
+    assert listed == {field.name.replace("_", "-"): "" if field.default is None else f"{field.default}".lower() for field in fields(Gan)}
