@@ -17,8 +17,9 @@ from torch import nn
 import ladp
 from ladp import attacks, folder, models
 from ladp.attacks import gan
+from ladp.attacks.absence import Without
 from ladp.attacks.acgan import Game, Rules, last
-from ladp.attacks.gan import Gan, Without
+from ladp.attacks.gan import Gan
 from ladp.attacks.generator import Generator, forge, halvings
 from ladp.attacks.likeness import Likeness
 from ladp.attacks.scene import Scene

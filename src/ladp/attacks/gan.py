@@ -1,21 +1,21 @@
 """A curious client reconstructs a class that it has never seen: an ACGAN whose discriminator is the global model of the round (the paper's RQ 2)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 from typing import ClassVar
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from ladp.attacks.absence import without
 from ladp.attacks.acgan import Game, Rules, last
 from ladp.attacks.attack import Attack, Findings, Step, option, refuse_unless
 from ladp.attacks.generator import fresh
-from ladp.attacks.portrait import portray
+from ladp.attacks.portrait import Portrait
 from ladp.attacks.scene import Scene
 from ladp.attacks.trail import Trail
-from ladp.data.split import Split, place
+from ladp.data.split import place
 from ladp.errors import Problem, choose
 from ladp.federation import State
 from ladp.keys import Key, one_thread
@@ -80,7 +80,7 @@ class Gan(Attack):
         for done in self.observe(self.stage(scene, private), game, trail, state):
             yield Step(done, scene.recipe.rounds, trail.news)
         untrained = fresh(scene.work, game.classes, self.latent, self.width, scene.key)
-        yield portray(scene, self.features, self.samples, client, game.labels.unique().tolist(), game.generator, untrained, trail)
+        yield Portrait(scene, game.labels.unique().tolist(), game.generator, untrained, trail, self.absent).find(self.features, self.samples, client)
 
     def observe(self, stage: Scene, game: Game, trail: Trail, state: State | None) -> Iterator[int]:
         """Round after round: the global model comes, the game is played against it; what lasts is kept every few seconds."""
@@ -104,7 +104,7 @@ class Gan(Attack):
 
     def stage(self, scene: Scene, private: int) -> Scene:
         """Where rounds are observed: the run, or the same run without the private class."""
-        return replace(scene, work=replace(scene.work, split=Without(scene.work.split, scene.work.labels, private))) if self.absent else scene
+        return without(scene, private) if self.absent else scene
 
     def content(self, trail: Trail) -> bool:
         """Whether the global model has come to the accuracy up to which it is observed."""
@@ -141,31 +141,3 @@ class Gan(Attack):
             return None
         with key.at("head").reign():
             return nn.Linear(last(scene.work.model).in_features, 1).to(scene.work.device, scene.work.dtype)
-
-
-@dataclass(frozen=True, eq=False)
-class Without:
-    """A split from which one class is gone."""
-
-    split: Split
-    labels: Tensor
-    private: int
-
-    @property
-    def curious(self) -> int | None:
-        return self.split.curious
-
-    def __len__(self) -> int:
-        return len(self.split)
-
-    def indices(self, client: int) -> np.ndarray:
-        """The client's records but those of the private class."""
-        records = self.split.indices(client)
-        return records[(self.labels[torch.from_numpy(records)] != self.private).numpy()]
-
-    def sizes(self) -> np.ndarray:
-        """|D_i| of every client without them; a client that would be left with nothing is refused."""
-        sizes = np.array([len(self.indices(client)) for client in range(len(self))], np.int64)
-        if not sizes.all():
-            raise Problem(f"client {int(sizes.argmin())} has no records but those of the private class: the run cannot be played without it")
-        return sizes

@@ -36,7 +36,7 @@ class Likeness:
         other = min((c for c in range(len(near)) if c != label), key=near.__getitem__)
         far = self.fidelity.compare(real, images.cpu())
         return {
-            "recognised": taken[label], "distance": near[label], "distance_other": near[other], "nearest_other": self.dataset.classes[other], "fid": far["fid"], "kid": far["kid"],
+            "distance": near[label], "distance_other": near[other], "nearest_other": self.dataset.classes[other], "fid": far["fid"], "kid": far["kid"], "recognised": taken[label],
             "taken_for": {self.dataset.classes[c]: taken[c] for c in sorted(range(len(taken)), key=taken.__getitem__, reverse=True) if taken[c] >= SEEN},
         }  # fmt: skip
 
@@ -45,7 +45,7 @@ class Likeness:
         """The share of the images that the judge takes for each class."""
         model = self.judge.network.model
         found = torch.cat([model(part.to(self.device, torch.float32)).argmax(1).cpu() for part in images.split(BATCH)])
-        return (torch.bincount(found, minlength=len(self.dataset.classes)) / len(found)).tolist()
+        return (torch.bincount(found, minlength=len(self.dataset.classes)).double() / len(found)).tolist()
 
     def distances(self, images: Tensor) -> list[float]:
         """For each class, the mean over the images of the root mean square difference to the nearest of its real images: as many of each class, for more are nearer."""
