@@ -30,13 +30,13 @@ class Likeness:
 
     def score(self, images: Tensor, label: int) -> dict[str, Any]:
         """Of images in [-1, 1] that should show the class: the share that is recognised and what the others are taken for; root mean square difference to the
-        nearest real image of the class, and of the nearest other class; FID and KID to all real training images of the class."""
+        nearest real image of the class and of the nearest other class, and by how much the class is nearer; FID and KID to all real training images of the class."""
         taken, real = self.taken(images), self.dataset.images[self.dataset.labels == label]
         near = self.distances(images)
         other = min((c for c in range(len(near)) if c != label), key=near.__getitem__)
         far = self.fidelity.compare(real, images.cpu())
         return {
-            "distance": near[label], "distance_other": near[other], "nearest_other": self.dataset.classes[other], "fid": far["fid"], "kid": far["kid"], "recognised": taken[label],
+            "margin": near[other] - near[label], "distance": near[label], "distance_other": near[other], "nearest_other": self.dataset.classes[other], "fid": far["fid"], "kid": far["kid"], "recognised": taken[label],
             "taken_for": {self.dataset.classes[c]: taken[c] for c in sorted(range(len(taken)), key=taken.__getitem__, reverse=True) if taken[c] >= SEEN},
         }  # fmt: skip
 

@@ -14,7 +14,7 @@ from ladp.attacks.trail import Trail
 from ladp.training.local import normalise
 
 SHOWN, ROWS = 12, 15
-NUMBERS = ("distance", "distance_other", "fid", "kid", "recognised")
+NUMBERS = ("margin", "distance", "distance_other", "fid", "kid", "recognised")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +88,9 @@ def notes(likeness: Likeness) -> tuple[str, ...]:
     """What must be known to read the scores."""
     judge = likeness.judge.network
     return (
+        "margin: by how much the generated images are nearer to real ones of the class than to those of any other; the score that the controls agree on",
         f"recognised: share that a classifier of all real training images takes for the class; it is right on {judge.accuracy:.1%} of the test images, "
-        "and may be deceived by what no eye would be: read it only with distance, fid and the picture",
+        "and deceived, as fid in its features is, by what no eye would be: read neither without margin and the picture",
         "a worse global model is a worse teacher: compare methods at equal accuracy (--stop-accuracy), with the untrained generator, and with --absent, where nobody holds the class",
         "a class's look is not a record: record-level privacy is not meant to prevent this attack",
         f"fid and kid: {likeness.fidelity.network.about}",
