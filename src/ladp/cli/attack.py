@@ -40,7 +40,7 @@ def command(kind: type[Attack]) -> Callable[..., None]:
 
 def parameter(field: Field) -> Parameter:
     """A field as an option of the command line."""
-    name, bar, _ = (field.type.__name__ if isinstance(field.type, type) else str(field.type)).partition(" | ")
+    name, bar, none = str(field.type).partition(" | ")
     flag = "--" + field.name.replace("_", "-")
     flags = [f"{flag}/--no{flag[1:]}"] if name == "bool" else [flag]
     option = typer.Option(*flags, help=escape(field.metadata["help"]), show_default=field.default is not None)
