@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import ClassVar
 
@@ -116,7 +116,7 @@ def test_every_attack_is_a_command_whose_options_are_its_fields(run, monkeypatch
 def test_every_attack_of_the_table_says_what_it_is_and_what_its_options_mean():
     for name in attacks.ATTACKS:
         kind = attacks.kind(name)
-        assert kind.name == name and kind.__doc__ and all(f.metadata["help"] for f in kind.__dataclass_fields__.values()), name
+        assert kind.name == name and kind.__doc__ and all(f.metadata["help"] for f in fields(kind)), name
 
 
 @pytest.mark.parametrize("call, complaint", [

@@ -22,6 +22,7 @@ from ladp.report.attacks import FINDINGS, FOLDER, read
 from ladp.version import VERSION
 
 ATTACKS: dict[str, str] = {  # name: where it lives, "module:Class"; imported when chosen
+    "gan": "ladp.attacks.gan:Gan",
     "membership": "ladp.attacks.membership:Membership",
 }
 
