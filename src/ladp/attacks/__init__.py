@@ -23,7 +23,7 @@ from ladp.version import VERSION
 
 ATTACKS: dict[str, str] = {  # name: where it lives, "module:Class"; imported when chosen
     "inversion": "ladp.attacks.inversion:Inversion",
-    #S "source": "ladp.attacks.source:Source",
+    "source": "ladp.attacks.source:Source",
 }
 FOLDER, FINDINGS = "attacks", "findings.json"
 
