@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ladp.attacks.attack import Findings
-from ladp.attacks.labels import tally
+from ladp.attacks.labels import apportion, tally
 from ladp.attacks.likeness import match, nearest, psnr, ssim
 from ladp.attacks.pictures import sheet, shown
 from ladp.attacks.scene import Scene
@@ -82,8 +82,10 @@ def label_scores(scene: Scene, sent: Sequence[Sent], counted: Sequence[Tensor | 
     if any(counts is None for counts in counted):
         return None
     true = [tally(scene.work.labels[torch.from_numpy(one.records)], len(scene.dataset.classes)) for one in sent]
-    right = sum(int(torch.minimum(a, b).sum()) for a, b in zip(true, counted))
-    return {"uploads": len(sent), "exact": fmean(float(torch.equal(a, b)) for a, b in zip(true, counted)), "right": right / sum(int(a.sum()) for a in true)}
+    alike = [apportion(torch.ones(len(a), dtype=torch.float64), int(a.sum())) for a in true]
+    share = lambda said: sum(int(torch.minimum(a, b).sum()) for a, b in zip(true, said)) / sum(int(a.sum()) for a in true)  # noqa: E731
+    exact = fmean(float(torch.equal(a, b)) for a, b in zip(true, counted))
+    return {"uploads": len(sent), "exact": exact, "right": share(counted), "guessing": share(alike)}
 
 
 def notes(attack: "Inversion", scene: Scene, uploads: int) -> list[str]:

@@ -38,9 +38,9 @@ class Inversion(Attack):
     records: int = option(1, "How many of its records an attacked client trains on in that round; 0 takes the run's own uploads, made with all of them.")
     victims: int = option(4, "How many clients of the cohort have their images reconstructed; labels are recovered for all of them.")
     labels: str = option("recovered", "Labels are recovered from the upload, or given to the attacker as they are: recovered or given.")
-    restarts: int = option(2, "Searches from different starts; the best by objective is kept.")
+    restarts: int = option(3, "Searches from different starts; the best by objective is kept.")
     steps: int = option(800, "Steps of each search.")
-    lr: float = option(0.1, "How far the first steps go, in images from -1 to 1.")
+    lr: float = option(0.3, "How far the first steps go, in images from -1 to 1.")
     tv: float = option(0.001, "Weight of total variation in the objective.")
 
     def __post_init__(self) -> None:
@@ -60,9 +60,11 @@ class Inversion(Attack):
         counted = [self._count(scene, one) for one in sent]
         found = [kept[f"found{k}"] for k in range(self.victims) if f"found{k}" in kept]
         for k in range(len(found), self.victims):
-            search, simulation = self._search(scene, sent[k], counted[k], k, kept)
-            for step in self._follow(scene, state, search, simulation, found):
-                yield step
+            search, simulation = self._search(scene, sent[k], counted[k], k)
+            if "facts" in kept:  # of the one that was cut off
+                search.unpack(kept)
+                kept = {}
+            yield from self._follow(scene, state, search, simulation, found)
             found.append(search.best)
         yield conclude(self, scene, sent, counted, found)
 
@@ -100,17 +102,15 @@ class Inversion(Attack):
         noise = torch.randn(NOISE, *work.images.shape[1:], generator=scene.key.at("prior").generator(), dtype=torch.float64)
         return label.count(rise, label.priors(model, noise.to(sent.update)), len(sent.records))
 
-    def _search(self, scene: Scene, sent: Sent, counted: Tensor | None, k: int, kept: dict[str, Tensor]) -> tuple[Search, Simulation]:
-        """The k-th victim's, begun or gone on with."""
+    def _search(self, scene: Scene, sent: Sent, counted: Tensor | None, k: int) -> tuple[Search, Simulation]:
+        """The k-th victim's, from its beginning."""
         counts = label.tally(scene.work.labels[sent.records], len(scene.dataset.classes)) if self.labels == "given" else counted
         if counts is None:
             raise Problem(f"model {scene.recipe.model!r} does not end in a linear layer, from which labels could be read: --labels given")
         labels = torch.arange(len(counts)).repeat_interleave(counts).to(sent.update.device)
         settings = Settings(self.restarts, self.steps, self.lr, self.tv)
-        search = Search.begin(settings, (len(labels), *scene.work.images.shape[1:]), scene.key.at("victim", k), sent.update)
-        if "facts" in kept and f"found{k - 1}" in {*kept, "found-1"} and f"found{k}" not in kept:
-            search.unpack(kept)
-        return search, Simulation.of(scene, sent, labels)
+        shape = (len(labels), *scene.work.images.shape[1:])
+        return Search.begin(settings, shape, scene.key.at("victim", k), sent.update), Simulation.of(scene, sent, labels)
 
     def _follow(self, scene: Scene, state: State, search: Search, simulation: Simulation, found: list[Tensor]) -> Iterator[Step]:
         """A search from where it stands to its end, kept now and then."""

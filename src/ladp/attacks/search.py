@@ -12,7 +12,7 @@ from ladp.keys import Key
 from ladp.training.local import Schedule
 from ladp.training.sequential import one_thread
 
-MOMENTUM = 0.9
+MOMENTUM, START = 0.9, 0.1
 FALLS = (3 / 8, 5 / 8, 7 / 8)  # of the steps: where their length falls to a tenth
 
 
@@ -60,14 +60,14 @@ class Search:
                 schedule = self._order(simulation, restart)
                 self._step(simulation, schedule, step)
                 if step == self.settings.steps - 1:
-                    self._compare(float(self._objective(simulation, self.images, schedule)))
+                    self._compare(float(self._objective(simulation, self.images, schedule).detach()))
             self.done += 1
             yield self.done
 
     def _start(self, restart: int) -> None:
-        """Images that are noise."""
+        """Images that are grey, with a little noise."""
         noise = torch.randn(self.shape, generator=self.key.at("start", restart).generator(), dtype=torch.float64)
-        self.images = (noise / 2).clamp(-1, 1).to(self.images)
+        self.images = (START * noise).clamp(-1, 1).to(self.images)
         self.velocity = torch.zeros_like(self.images)
 
     def _order(self, simulation: Simulation, restart: int) -> Schedule | None:
@@ -94,7 +94,7 @@ class Search:
     def pack(self) -> dict[str, Tensor]:
         """All of it as tensors, to be kept."""
         facts = torch.tensor([self.done, self.least], dtype=torch.float64)
-        return {"images": self.images, "velocity": self.velocity, "best": self.best, "facts": facts}
+        return {"images": self.images.clone(), "velocity": self.velocity.clone(), "best": self.best.clone(), "facts": facts}
 
     def unpack(self, kept: dict[str, Tensor]) -> None:
         """Go on from what was kept."""
