@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import Field, fields
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
@@ -20,7 +20,6 @@ from ladp.attacks.attack import Attack, Step
 from ladp.cli import Stopped
 
 app = typer.Typer(help="Attack a run: what an adversary who sees its models, or its uploads, gets out of it.", no_args_is_help=True)
-KINDS = {"int": int, "float": float, "str": str, "bool": bool}
 RUN = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 JSON = Annotated[bool, typer.Option("--json", help="Print the findings as JSON, and nothing else on stdout.")]
 
@@ -31,20 +30,21 @@ def command(kind: type[Attack]) -> Callable[..., None]:
     def attack(run: Path, json_: bool, **options: Any) -> None:
         follow(kind(**options), run, json_)
 
-    taken = [Parameter("run", Parameter.KEYWORD_ONLY, annotation=RUN), *map(parameter, fields(kind)), Parameter("json_", Parameter.KEYWORD_ONLY, default=False, annotation=JSON)]
+    hints = get_type_hints(kind)
+    options = [parameter(field, hints[field.name]) for field in fields(kind)]
+    taken = [Parameter("run", Parameter.KEYWORD_ONLY, annotation=RUN), *options, Parameter("json_", Parameter.KEYWORD_ONLY, default=False, annotation=JSON)]
     attack.__signature__ = Signature(taken)
     attack.__annotations__ = {one.name: one.annotation for one in taken}
     attack.__doc__ = kind.__doc__
     return attack
 
 
-def parameter(field: Field) -> Parameter:
+def parameter(field: Field, kind: Any) -> Parameter:
     """A field as an option of the command line."""
-    name, bar, none = str(field.type).partition(" | ")
     flag = "--" + field.name.replace("_", "-")
-    flags = [f"{flag}/--no{flag[1:]}"] if name == "bool" else [flag]
+    flags = [f"{flag}/--no{flag[1:]}"] if kind is bool else [flag]
     option = typer.Option(*flags, help=escape(field.metadata["help"]), show_default=field.default is not None)
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[KINDS[name] | None if bar else KINDS[name], option])
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, option])
 
 
 def follow(attack: Attack, run: Path, json_: bool) -> None:
