@@ -1,6 +1,5 @@
 """An unprotected record is seen, one under strong noise is not; the server's simulation is the client's own computation; the run stays as it was."""
 
-import json
 import shutil
 from dataclasses import replace
 from hashlib import sha256
@@ -8,13 +7,12 @@ from hashlib import sha256
 import pytest
 import torch
 
-from ladp import attacks, experiment
+from ladp import attacks
 from ladp.attacks import inversion
 from ladp.attacks.attack import Step
 from ladp.attacks.inversion import Inversion
 from ladp.attacks.labels import apportion, count
 from ladp.attacks.scene import Scene
-from ladp.attacks.sent import send
 from ladp.attacks.simulation import Simulation, weigh
 from ladp.data.partition import create
 from ladp.errors import Problem
@@ -27,20 +25,6 @@ from ladp.training.local import Schedule
 
 OPEN = Recipe(method=NoNoise(), clients=10, active=3, rounds=2, training=Training(epochs=1), device="cpu", engine="sequential", precision="float64")
 QUICK = dict(victims=1, restarts=1, steps=400)
-
-
-@pytest.fixture(scope="module")
-def make(tmp_path_factory):
-    """Run folders by recipe, each made once."""
-    made = {}
-
-    def run(recipe):
-        if recipe not in made:
-            made[recipe] = tmp_path_factory.mktemp("runs") / f"run{len(made)}"
-            experiment.run(recipe, made[recipe])
-        return made[recipe]
-
-    return run
 
 
 def scene_of(run, tmp_path):
@@ -88,6 +72,16 @@ def test_the_runs_own_upload_is_simulated_by_all_records_of_its_client(make, tmp
     assert len(sent.records) == scene.work.held[sent.client]
     schedule = Schedule.draw(scene.work.key, 1, sent.client, len(labels), scene.work.training)
     assert torch.allclose(Simulation.of(scene, sent, labels).update(images, schedule), sent.update, atol=1e-12)
+
+
+def test_statistics_of_a_batch_are_simulated_as_they_were_and_count_for_nothing(make, tmp_path):
+    scene = scene_of(make(replace(OPEN, norm="batch")), tmp_path)
+    sent = receive(scene, 4)[0]
+    images, labels = scene.take(torch.from_numpy(sent.records))
+    schedule = Schedule.draw(scene.work.key, 1, sent.client, 4, scene.work.training)
+    simulation = Simulation.of(scene, sent, labels)
+    assert torch.allclose(simulation.update(images, schedule) * simulation.weights, sent.update * simulation.weights, atol=1e-12)
+    assert bool((sent.update != 0).logical_and(simulation.weights == 0).any())
 
 
 def certified(unit, **more):

@@ -69,7 +69,7 @@ def conclude(attack: "Inversion", scene: Scene, sent: Sequence[Sent], counted: S
     """Scores, the picture, and what must be known to read them."""
     evidence = Evidence.join([Evidence.of(scene, one, images) for one, images in zip(sent, found)])
     lengths = {"upload_length": fmean(float(one.update.norm()) for one in sent), "noise_length": fmean(one.noise for one in sent)}
-    scores = {"round": attack.round, "records": len(evidence.true), **evidence.scores(), "labels": label_scores(scene, sent, counted), **lengths}
+    scores = {**evidence.scores(), "labels": label_scores(scene, sent, counted), **lengths, "records": len(evidence.true)}
     rows = {"records": evidence.true, "reconstructed": evidence.found, "mean of class": evidence.mean, "another of it": evidence.other}
     picture = sheet(f"Inversion of round {attack.round}, {scene.recipe.method.name}", {name: shown(images[:SHOWN]) for name, images in rows.items()}, ("reconstructed",),
                     f"PSNR {scores['psnr']:.1f} dB; the mean of the class has {scores['control']['class_mean']['psnr']:.1f} dB")  # fmt: skip

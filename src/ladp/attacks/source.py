@@ -83,9 +83,9 @@ class Source(Attack):
         numbers = [int(row["round"]) for row in found]
         by_round = {name: [row[name] for row in every] for name in every[0]}
         scores = {**rates(total), "by_round": {"round": numbers, **by_round}}
-        lines = {name: list(zip(numbers, by_round[name])) for name in ("accuracy", "calibrated", "chance")}
+        lines = {name: list(zip(numbers, by_round[name])) for name in ("right", "calibrated", "chance")}
         note = f"share of records that are given to an owner, of {int(total['asked'])}"
-        return Findings(scores, {"accuracy": course(f"Source inference, {scene.recipe.method.name}", lines, scene.recipe.rounds, note)}, self._notes(scene))
+        return Findings(scores, {"rounds": course(f"Source inference, {scene.recipe.method.name}", lines, scene.recipe.rounds, note)}, self._notes(scene))
 
     def _notes(self, scene: Scene) -> tuple[str, ...]:
         """What must be known to read the scores."""
@@ -117,5 +117,5 @@ def record_losses(scene: Scene, model: nn.Module, records: Tensor) -> Tensor:
 def rates(row: dict[str, float]) -> dict[str, Any]:
     """Numbers of right answers as rates, with their intervals."""
     asked = int(row["asked"])
-    own = {name: row[key] / asked for name, key in (("accuracy", "right"), ("chance", "chance"), ("calibrated", "calibrated"))}
-    return {**own, "interval": list(wilson(int(row["right"]), asked)), "calibrated_interval": list(wilson(int(row["calibrated"]), asked)), "asked": asked}
+    intervals = {f"{name}_interval": list(wilson(int(row[name]), asked)) for name in ("right", "calibrated")}
+    return {**{name: row[name] / asked for name in ("right", "chance", "calibrated")}, **intervals, "asked": asked}
