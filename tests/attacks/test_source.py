@@ -56,6 +56,7 @@ def test_where_clients_overlap_chance_is_the_mean_share_of_owners(make):
 def test_rounds_are_spread_evenly_and_the_last_is_among_them(make):
     assert carry_out(Source(rounds=2, records=1), make(SKEWED))["scores"]["by_round"]["round"] == [2, 4]
     assert carry_out(Source(rounds=3, records=1), make(SKEWED))["scores"]["by_round"]["round"][-1] == 4
+    assert carry_out(Source(rounds=9, records=1), make(SKEWED))["scores"]["by_round"]["round"] == [1, 2, 3, 4]
 
 
 def test_cut_off_it_goes_on_to_the_same_findings(make, monkeypatch, tmp_path):
@@ -78,8 +79,8 @@ def test_the_interval_is_that_of_scipy(right, asked):
 
 
 def test_what_cannot_be_asked_is_refused(make):
-    with pytest.raises(Problem, match="rounds of attack 'source' must be at most 4"):
-        carry_out(Source(rounds=5), make(SKEWED))
+    with pytest.raises(Problem, match="rounds of attack 'source' must be at least 0, got -1"):
+        Source(rounds=-1)
     with pytest.raises(Problem, match="one client"):
         carry_out(Source(rounds=1), make(replace(SKEWED, active=1, rounds=1)))
     with pytest.raises(Problem, match="records .* at least 1, got 0"):

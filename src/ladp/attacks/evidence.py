@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,9 +14,6 @@ from ladp.attacks.likeness import match, nearest, psnr, ssim
 from ladp.attacks.pictures import sheet, shown
 from ladp.attacks.scene import Scene
 from ladp.attacks.sent import Sent
-
-if TYPE_CHECKING:
-    from ladp.attacks.inversion import Inversion
 
 SHOWN = 16  # images a row
 
@@ -65,15 +62,15 @@ def _controls(scene: Scene, records: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack(means), torch.stack(others)
 
 
-def conclude(attack: "Inversion", scene: Scene, sent: Sequence[Sent], counted: Sequence[Tensor | None], found: Sequence[Tensor]) -> Findings:
-    """Scores, the picture, and what must be known to read them."""
+def conclude(scene: Scene, sent: Sequence[Sent], counted: Sequence[Tensor | None], found: Sequence[Tensor], notes: Sequence[str]) -> Findings:
+    """Scores and the picture."""
     evidence = Evidence.join([Evidence.of(scene, one, images) for one, images in zip(sent, found)])
     lengths = {"upload_length": fmean(float(one.update.norm()) for one in sent), "noise_length": fmean(one.noise for one in sent)}
     scores = {**evidence.scores(), "labels": label_scores(scene, sent, counted), **lengths, "records": len(evidence.true)}
     rows = {"records": evidence.true, "reconstructed": evidence.found, "mean of class": evidence.mean, "another of it": evidence.other}
-    picture = sheet(f"Inversion of round {attack.round}, {scene.recipe.method.name}", {name: shown(images[:SHOWN]) for name, images in rows.items()}, ("reconstructed",),
+    picture = sheet(f"Inversion of round {sent[0].seen.round}, {scene.recipe.method.name}", {name: shown(images[:SHOWN]) for name, images in rows.items()}, ("reconstructed",),
                     f"PSNR {scores['psnr']:.1f} dB; the mean of the class has {scores['control']['class_mean']['psnr']:.1f} dB")  # fmt: skip
-    return Findings(scores, {"reconstructions": picture}, tuple(notes(attack, scene, len(sent))))
+    return Findings(scores, {"reconstructions": picture}, tuple(notes))
 
 
 def label_scores(scene: Scene, sent: Sequence[Sent], counted: Sequence[Tensor | None]) -> dict[str, Any] | None:
@@ -86,25 +83,3 @@ def label_scores(scene: Scene, sent: Sequence[Sent], counted: Sequence[Tensor | 
     share = lambda said: sum(int(torch.minimum(a, b).sum()) for a, b in zip(true, said)) / sum(int(a.sum()) for a in true)  # noqa: E731
     exact = fmean(float(torch.equal(a, b)) for a, b in zip(true, counted))
     return {"uploads": len(sent), "exact": exact, "right": share(counted), "guessing": share(alike)}
-
-
-def notes(attack: "Inversion", scene: Scene, uploads: int) -> list[str]:
-    """Whose uploads these are, and what the attacker was told."""
-    work = scene.work
-    said = [
-        f"the uploads are the run's own, each made of all records that its client used in round {attack.round}"
-        if attack.records == 0
-        else f"the uploads are not the run's: at its global model before round {attack.round} each client trained on {attack.records} of its records, by the run's training, method, "
-        "planned noise and noise key; the run's own uploads are made of all records, and are harder to invert (records=0)"
-    ]
-    if work.recordwise:
-        said.append(
-            "the attacker knows which records each step drew"
-            if attack.records == 0
-            else f"the attacked records take part in every step, with the noise and the divisor of a run that draws each with probability {work.budget.rate:g}"
-        )
-    said.append("the attacker knows the model, training, the number of records and how much noise is on each layer" + ("; the labels were given to it" if attack.labels == "given" else ""))
-    if work.training.augment:
-        said.append("the run crops and mirrors at random, which the attacker leaves out: scores are against the records as they are stored")
-    said.append(f"PSNR and SSIM must be read beside the controls, which need no upload; recognised: closest to its own of all {len(work.labels):,} training records")
-    return said

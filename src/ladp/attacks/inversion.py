@@ -26,6 +26,12 @@ LABELS = ("recovered", "given")
 KEEP_SECONDS = 20.0
 NEWS = 25  # steps
 NOISE = 256  # images
+OWN = "the uploads are the run's own, each made of all records that its client used in round {round}"
+MADE = (
+    "the uploads are not the run's: at its global model before round {round} each client trained on {records} of its records, by the run's training, method, planned noise and "
+    "noise key; the run's own are made of all records (records=0)"
+)
+DRAWN = "the attacker knows which records each step drew"
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class Inversion(Attack):
                 kept = {}
             yield from self._follow(scene, state, search, simulation, found)
             found.append(search.best)
-        yield conclude(self, scene, sent, counted, found)
+        yield conclude(scene, sent, counted, found, self._notes(scene))
 
     def _refuse(self, scene: Scene) -> None:
         recipe = scene.recipe
@@ -121,3 +127,14 @@ class Inversion(Attack):
                 due = monotonic() + KEEP_SECONDS
             if done % NEWS == 0 or done == search.total:
                 yield Step(len(found) * search.total + done, self.victims * search.total, f"client {simulation.sent.client}, objective {search.now:.3g}")
+
+    def _notes(self, scene: Scene) -> list[str]:
+        """Whose uploads these are, and what the attacker was told."""
+        recordwise, told = scene.work.recordwise, "; the labels were given to it" if self.labels == "given" else ""
+        said = [OWN.format(round=self.round) if self.records == 0 else MADE.format(round=self.round, records=self.records)]
+        if recordwise:
+            said.append(DRAWN if self.records == 0 else f"the attacked records take part in every step, with the noise and the divisor of a run that draws each with probability {scene.work.budget.rate:g}")
+        said.append(f"the attacker knows the model, training, the number of records and how much noise is on each layer{told}")
+        if scene.work.training.augment:
+            said.append("the run crops and mirrors at random, which the attacker leaves out: scores are against the records as they are stored")
+        return [*said, f"PSNR and SSIM must be read beside the controls, which need no upload; recognised: closest to its own of all {len(scene.work.labels):,} training records"]

@@ -32,7 +32,7 @@ class Source(Attack):
 
     name: ClassVar[str] = "source"
     view: ClassVar[str] = "server"
-    rounds: int = option(10, "How many rounds are attacked, evenly spaced, the last one always; 0 attacks all.")
+    rounds: int = option(10, "How many rounds are attacked, evenly spaced, the last one always; 0, or more than there are, attacks all.")
     records: int = option(20, "How many records of each client of the cohort are asked about; fewer where one of them holds fewer.")
 
     def __post_init__(self) -> None:
@@ -56,10 +56,9 @@ class Source(Attack):
     def _attacked(self, scene: Scene) -> set[int]:
         """The rounds, counted back from the last in even strides."""
         last = scene.recipe.rounds
-        refuse_unless(self.rounds <= last, self, "rounds", f"at most {last}, the rounds of the run")
         if scene.recipe.active < 2:
             raise Problem("attack 'source' asks which of a cohort's clients owns a record, and the cohorts of this run are of one client: attack a run with active = 2 or more")
-        count = self.rounds or last
+        count = min(self.rounds or last, last)
         return {last - step * last // count for step in range(count)}
 
     def _ask(self, scene: Scene, event: Round) -> tuple[int, int, int, float]:
