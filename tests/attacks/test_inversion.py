@@ -134,6 +134,13 @@ def test_counts_are_read_off_the_last_layer_whatever_the_learning_rate(counts, f
     assert torch.equal(count(factor * (counts / counts.sum() - p), [p, torch.full((4,), 0.25)], int(counts.sum())), counts)
 
 
+@pytest.mark.parametrize("shift", [-1.0, 1.0])
+def test_what_noise_does_to_all_classes_alike_changes_no_count(shift):
+    p = torch.full((4,), 0.25, dtype=torch.float64)
+    assert count(torch.tensor([0.1, 0.3, -0.1, -0.3], dtype=torch.float64) + shift, [p], 2).tolist() == [1, 1, 0, 0]
+    assert int(count(torch.full((4,), shift), [p], 3).sum()) == 3
+
+
 def test_apportioned_numbers_add_up_and_keep_what_is_whole():
     shares = torch.tensor([0.1, -0.4, 0.35, 0.35], dtype=torch.float64)
     assert int(apportion(shares, 7).sum()) == 7 and apportion(shares, 7)[1] == 0

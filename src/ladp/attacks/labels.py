@@ -31,7 +31,11 @@ def priors(model: nn.Module, images: Tensor) -> list[Tensor]:
 
 
 def count(rise: Tensor, expected: Sequence[Tensor], records: int) -> Tensor:
-    """The numbers c of each class, N together, that explain a rise best: least || rise - a (c/N - p) || over a > 0, c and the given p. [C]"""
+    """The numbers c of each class, N together, that explain a rise best: least || rise - a (c/N - p) || over a > 0, c and the given p. [C]
+
+    The rises of all classes add up to 0; what noise makes of that sum tells nothing and is taken away.
+    """
+    rise = rise - rise.mean()
     best, least = apportion(expected[0], records), float("inf")
     for factor in rise.max().clamp_min(1e-30) * torch.logspace(0, 1, TRIES, base=REACH, dtype=torch.float64):
         for p in expected:
