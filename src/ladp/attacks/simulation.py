@@ -14,7 +14,7 @@ from ladp.columns import norms
 from ladp.params import Layer, Layout
 from ladp.training.local import Schedule
 
-SPREAD = 10.0  # the layer with least noise counts at most so many times as much as the one with most
+SPREAD = 1000.0  # the layer with least noise counts at most so many times as much as the one with most
 
 
 @dataclass(frozen=True, eq=False)
