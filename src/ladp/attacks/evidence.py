@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ladp.attacks.attack import Findings
 from ladp.attacks.labels import apportion, tally
-from ladp.attacks.likeness import match, nearest, psnr, ssim
 from ladp.attacks.pictures import sheet, shown
+from ladp.attacks.resemblance import match, nearest, psnr, ssim
 from ladp.attacks.scene import Scene
 from ladp.attacks.sent import Sent
 

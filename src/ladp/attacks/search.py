@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ladp.attacks.likeness import variation
+from ladp.attacks.resemblance import variation
 from ladp.attacks.simulation import Simulation
 from ladp.keys import Key
 from ladp.training.local import Schedule

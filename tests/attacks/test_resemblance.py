@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ladp.attacks.likeness import match, nearest, psnr, ssim, variation
+from ladp.attacks.resemblance import match, nearest, psnr, ssim, variation
 
 
 def picture(step, shift, modulus, *shape):
