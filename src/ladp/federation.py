@@ -40,7 +40,8 @@ class State:
 
 @dataclass(frozen=True)
 class Round:
-    """What happened in a round: who took part, what they sent, and the state after it. `uploads` [K, size] is what the server was sent; it is valid until the next round begins."""
+    """What happened in a round: who took part, what they sent, and the state after it. `uploads` [K, size] is what the server was sent; it is valid until the next round begins. `seen` is what
+    everyone had been shown before it."""
 
     state: State
     cohort: list[int]
@@ -51,6 +52,7 @@ class Round:
     downlink: float
     refused: Sequence[int] = ()
     uploads: Tensor | None = None
+    seen: Seen | None = None
 
 
 def begin(work: Work) -> State:
@@ -88,7 +90,7 @@ def federate(work: Work, engine: Engine, state: State, rounds: int, weighting: s
         state = State(number, current, state.current, counts, kept, shared, moments)
         calendar.past.update(cohort)
         examples = round(work.passes * int(seen.sizes.sum()))
-        yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began, downlink, refused, uploads.rows)
+        yield Round(state, cohort, uploads.losses, uploads.receipt, examples, perf_counter() - began, downlink, refused, uploads.rows, seen)
 
 
 @dataclass

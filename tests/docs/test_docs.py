@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from ladp import attacks
 from ladp.cli import app
 from ladp.mechanisms import METHODS, LaDP, TimeVarying
 from ladp.mechanisms.gaussian import FORMS
@@ -139,6 +140,12 @@ def test_every_option_is_listed_with_its_default():
     known = {f"{title}.{f.name}": f.default for title, kind in tables for f in fields(kind) if f.default is not MISSING and f.name not in TABLES}
     known |= {"run.model": "", "method.name": "ladp", "partition.name": "isolation"}
     assert {option: json.dumps(default) if default is not None else "" for option, default in known.items()} == listed
+
+
+@pytest.mark.parametrize("attack", ["inversion", "source"])
+def test_every_option_of_an_attack_is_listed_with_its_default(attack):
+    listed = {row[0]: row[1] for row in table("docs/attacks.md", f"option of {attack}")}
+    assert listed == {f"--{f.name}": str(f.default) for f in fields(attacks.kind(attack))}
 
 
 def test_every_method_in_every_form_has_its_row_and_what_peeks_is_said():

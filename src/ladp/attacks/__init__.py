@@ -23,7 +23,9 @@ from ladp.version import VERSION
 
 ATTACKS: dict[str, str] = {  # name: where it lives, "module:Class"; imported when chosen
     "gan": "ladp.attacks.gan:Gan",
+    "inversion": "ladp.attacks.inversion:Inversion",
     "membership": "ladp.attacks.membership:Membership",
+    "source": "ladp.attacks.source:Source",
 }
 
 

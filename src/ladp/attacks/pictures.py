@@ -59,6 +59,19 @@ def roc(title: str, curves: Mapping[str, Sequence[tuple[float, float]]], note: s
     return _picture(LEFT + SIDE + RIGHT, floor + 66, title, [*grid, chance, *lines, *axes, *words])
 
 
+def course(title: str, lines: Mapping[str, Sequence[tuple[float, float]]], last: int, note: str = "") -> str:
+    """Shares from 0 to 1 over the rounds up to the last."""
+    floor = SIDE + TOP
+    grid = [part for share in (0, 0.25, 0.5, 0.75, 1) for part in (
+        tag("line", x1=LEFT, x2=LEFT + SIDE, y1=floor - SIDE * share, y2=floor - SIDE * share, stroke=FAINT),
+        tag("text", f"{share:g}", x=LEFT - 6, y=floor - SIDE * share + 4, text_anchor="end"))]  # fmt: skip
+    places = {name: [(LEFT + SIDE * x / last, floor - SIDE * y) for x, y in points] for name, points in lines.items()}
+    drawn = [part for place, (name, points) in enumerate(places.items()) for part in _line(name, points, place)]
+    axes = [tag("text", f"round, up to {last}", x=LEFT + SIDE / 2, y=floor + 20, text_anchor="middle")]
+    words = [tag("text", note, x=12, y=floor + 44, fill="#4a5568")]
+    return _picture(LEFT + SIDE + RIGHT, floor + 56, title, [*grid, *drawn, *axes, *words])
+
+
 def _mark(power: int, floor: int) -> list[Markup]:
     at, word = SIDE * power / DECADES, f"{10 ** (power - DECADES):g}"
     return [tag("line", x1=LEFT, x2=LEFT + SIDE, y1=floor - at, y2=floor - at, stroke=FAINT), tag("line", x1=LEFT + at, x2=LEFT + at, y1=TOP, y2=floor, stroke=FAINT),
@@ -66,10 +79,15 @@ def _mark(power: int, floor: int) -> list[Markup]:
 
 
 def _curve(name: str, points: Sequence[tuple[float, float]], place: int, floor: int) -> list[Markup]:
-    colour = LINES[place % len(LINES)]
-    path = "M" + "L".join(f"{LEFT + _along(x):.1f} {floor - _along(y):.1f}" for x, y in points)
-    key = TOP + 14 + 18 * place
-    return [tag("path", d=path, fill="none", stroke=colour, stroke_width=2),
+    return _line(name, [(LEFT + _along(x), floor - _along(y)) for x, y in points], place)
+
+
+def _line(name: str, points: Sequence[tuple[float, float]], place: int) -> list[Markup]:
+    """A line through points of the picture, with its key; a single point is a dot."""
+    colour, key = LINES[place % len(LINES)], TOP + 14 + 18 * place
+    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    dots = [tag("circle", cx=x, cy=y, r=3, fill=colour) for x, y in points[:1] if len(points) == 1]
+    return [*dots, tag("path", d=path, fill="none", stroke=colour, stroke_width=2),
             tag("line", x1=LEFT + SIDE + 12, x2=LEFT + SIDE + 32, y1=key, y2=key, stroke=colour, stroke_width=2), tag("text", name, x=LEFT + SIDE + 38, y=key + 4)]  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class Scene:
     def rounds(self, after: State | None = None, until: int | None = None) -> Iterator[Round]:
         """The run's rounds, played again after a state: on a CPU the same uploads and models to the last bit. Nothing of the run's folder is touched, and no ledger:
         what is sent again is what was sent before."""
-        last, state = until or self.recipe.rounds, after or begin(self.work)
+        last, state = self.recipe.rounds if until is None else until, after or begin(self.work)
         if state.round >= last:
             return
         with closing(training.start(self.work, self.engine)) as engine:
