@@ -1,6 +1,7 @@
 """The fast engines give what the plain one gives."""
 
 import os
+import resource
 import signal
 from dataclasses import replace
 
@@ -67,6 +68,16 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_client_round_and_laye
     with pytest.raises(Problem, match=r"client \d+, round 1: the training loss is .* layer .*'features.0.0.weight'.*learning rate"):
         list(federate(work, running, begin(work), 3))
     running.close()
+
+
+def test_too_little_shared_memory_is_one_line_with_the_remedy(recipe, make_work):
+    work, before = make_work(recipe), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(Problem, match="shared memory .* has no room for .* bytes.*--shm-size=2g.*--engine sequential"):
+            Parallel(work)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_auto_takes_the_parallel_engine_on_a_cpu():
