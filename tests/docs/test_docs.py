@@ -20,6 +20,7 @@ from ladp.mechanisms.gaussian import FORMS
 from ladp.privacy.budget import Budget
 from ladp.privacy.mechanism import Training
 from ladp.recipe import PRESETS, TABLES, Recipe
+from ladp.server import Server
 
 HOME, CARRIER = Path(__file__).parents[2], Path(__file__).with_name("carry_out.py")
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").glob("*.md"))]
@@ -134,10 +135,13 @@ def numbered(rows: str) -> list[int]:
 def test_every_option_is_listed_with_its_default():
     rows = ((option.split(", "), default.split(", ")) for option, default, *_ in table("docs/runs.md", "option"))
     listed = {option: default for row in rows for option, default in zip(*row, strict=True)}
-    tables = [("method", kind) for kind in METHODS.values()] + [("run", Recipe), ("training", Training), ("method", LaDP), ("budget", Budget)]  # LaDP last: its defaults count
-    known = {f"{title}.{f.name}": f.default for title, kind in tables for f in fields(kind) if f.default is not MISSING and f.name not in TABLES}
-    known |= {"run.model": "", "method.name": "ladp", "partition.name": "isolation"}
-    assert {option: json.dumps(default) if default is not None else "" for option, default in known.items()} == listed
+    tables = [("run", Recipe), ("training", Training), ("budget", Budget), ("server", Server), *(("method", kind) for kind in METHODS.values())]
+    held = [(f"{title}.{f.name}", kind, f.default) for title, kind in tables for f in fields(kind) if f.default is not MISSING and f.name not in TABLES]
+    of_ladp = {option for option, kind, _ in held if kind is LaDP}  # the method that is the default: its defaults count
+    known = {option: [default for name, kind, default in held if name == option and (kind is LaDP or option not in of_ladp)] for option, *_ in held}
+    known |= {"run.model": [""], "method.name": ["ladp"], "partition.name": ["isolation"]}
+    said = lambda defaults: " or ".join(dict.fromkeys("" if default is None else json.dumps(default) for default in defaults))
+    assert {option: said(defaults) for option, defaults in known.items()} == listed
 
 
 def test_every_method_in_every_form_has_its_row_and_what_peeks_is_said():
@@ -167,6 +171,6 @@ def test_the_files_and_fields_of_a_run_folder_are_those_listed(recipe, tmp_path)
 
     experiment.run(recipe, tmp_path / "run")
     listed = {row[0] for row in table("docs/runs.md", "file")}
-    assert {path.name for path in (tmp_path / "run").iterdir()} == listed - {folder.METHOD}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {name for name in listed if name != folder.METHOD and not name.startswith(folder.LEDGER)}
     named = {name for row in table("docs/runs.md", "field of a round") for name in row[0].split(", ")}
     assert named == set(json.loads((tmp_path / "run" / folder.ROUNDS).read_text().splitlines()[0]))
