@@ -17,6 +17,12 @@ def test_the_digits_are_there_without_any_file_or_network():
     assert (digits.channels, digits.size, len(digits)) == (1, 8, 1437)
 
 
+@pytest.mark.parametrize("share", [1e-4, 0.9999])
+def test_holding_out_no_record_or_all_of_them_is_refused(share):
+    with pytest.raises(Problem, match=f"validation = {share:g} holds .* of the 1,437 training records of digits out"):
+        data.load("digits", validation=share)
+
+
 def test_grey_levels_reach_from_0_to_255():
     digits = data.load("digits")
     assert digits.images.min() == 0 and digits.images.max() == 255

@@ -39,6 +39,17 @@ def budgeted(recipe):
     return lambda name, budget=PEER, rounds=8: replace(recipe, method=method(name), budget=budget, mean="equal", clients=8, active=4, rounds=rounds, training=Training(batch=50, epochs=1), engine="sequential")
 
 
+@pytest.mark.parametrize("view", ["peer", "server"])
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.03, 1.0, 50.0])
+def test_what_is_allotted_can_be_paid_to_the_last_bit_however_small_epsilon_is(epsilon, view):
+    budget, cohorts = Budget(epsilon=epsilon, view=view), [[k % 7, (k + 3) % 7, 7, 8] for k in range(12)]
+    allotted = budget.allot([0.9**k for k in range(12)], cohorts)
+    for client in range(9):
+        spent = {(z, 4): 1 for z, cohort in zip(allotted, cohorts, strict=True) if client in cohort}
+        assert budget.cost(spent).epsilon <= epsilon
+    assert budget.cost({(z, 4): 1 for z in allotted}).epsilon > 0.999 * epsilon
+
+
 def composed(multipliers, delta):
     """epsilon of Gaussian releases, by dp-accounting."""
     accountant = PLDAccountant(value_discretization_interval=1e-3)

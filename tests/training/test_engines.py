@@ -1,6 +1,7 @@
 """The fast engines give what the plain one gives."""
 
 import os
+import resource
 import signal
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from ladp.mechanisms import Full, LaDP, NoNoise
 from ladp.privacy.mechanism import Training
 from ladp.training.parallel import Parallel
 from ladp.training.sequential import Sequential
+from ladp.training.work import refuse_nan
 
 CASES = {
     "plain": dict(method=NoNoise()),
@@ -67,6 +69,24 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_client_round_and_laye
     with pytest.raises(Problem, match=r"client \d+, round 1: the training loss is .* layer .*'features.0.0.weight'.*learning rate"):
         list(federate(work, running, begin(work), 3))
     running.close()
+
+
+def test_only_what_is_not_finite_is_refused(recipe, make_work, see):
+    work = make_work(recipe)
+    row = torch.full((work.layout.size,), 3e38)
+    refuse_nan(work, see(work.layout, row), 7, 1e300, row)
+    with pytest.raises(Problem, match="client 7, round 1: the training loss is inf and its weights are still finite"):
+        refuse_nan(work, see(work.layout, row), 7, float("inf"), row)
+
+
+def test_too_little_shared_memory_is_one_line_with_the_remedy(recipe, make_work):
+    work, before = make_work(recipe), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(Problem, match="shared memory .* has no room for .* bytes.*--shm-size=2g.*--engine sequential"):
+            Parallel(work)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_auto_takes_the_parallel_engine_on_a_cpu():

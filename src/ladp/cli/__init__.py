@@ -28,11 +28,11 @@ def main() -> None:
     debug = len(arguments) < len(sys.argv) - 1
     try:
         _listen(_leave)
-        from ladp.cli.commands import app  # not above: it takes a second, and whoever presses Ctrl-C then shall see no traceback either
+        from ladp.cli.commands import call  # not above: it takes a second, and whoever presses Ctrl-C then shall see no traceback either
 
         _listen(_stopper())
         sys.path.append("")  # a model of the user's own may lie in the working directory
-        app(arguments, prog_name="ladp")
+        call(arguments)
     except Problem as problem:
         _end(f"error: {problem}", 2, debug)
     except Stopped as stop:

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from ladp.errors import Problem
 from ladp.keys import Key
 
 
@@ -86,7 +87,8 @@ def pair(images: np.ndarray, labels: np.ndarray) -> tuple[torch.Tensor, torch.Te
 def hold_out(dataset: Dataset, share: float) -> Dataset:
     """A share of the training records in place of the test set, for choosing settings: the same records in every run, whatever its seed."""
     order = torch.from_numpy(Key(0).at("validation", dataset.name).numpy().permutation(len(dataset)))
-    cut = round(share * len(dataset))
+    if not 0 < (cut := round(share * len(dataset))) < len(dataset):
+        raise Problem(f"validation = {share:g} holds {cut:,} of the {len(dataset):,} training records of {dataset.name} out: there must be records to test on and to train on")
     held, left = order[:cut], order[cut:].sort().values
     writers = None if dataset.writers is None else dataset.writers[left]
     return Dataset(dataset.name, dataset.images[left], dataset.labels[left], dataset.images[held], dataset.labels[held], dataset.classes, writers)

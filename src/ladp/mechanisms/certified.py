@@ -23,7 +23,7 @@ SPREAD = 10.0  # no layer's share is further than this from the others' middle
 class Certified(Mechanism):
     """Noise z s_j on layer j, under a budget that finds z. Everything it looks at has been shown to all: the last global models and what it announced.
 
-    `share` says s_j: uniform, 1; size, d_j^(-1/4); update, (G_j^2/d_j)^(1/4) with G_j the length of the layer's public steps; divergence, P_j^(-power) with P_j the
+    `share_by` says s_j: uniform, 1; size, d_j^(-1/4); update, (G_j^2/d_j)^(1/4) with G_j the length of the layer's public steps; divergence, P_j^(-power) with P_j the
     KL of the paper between successive global models; curvature, (G_j^2/(h_j d_j))^(1/4) with h_j from successive public steps. Layers whose public norm is below
     `importance` R (a number, or "q0.25") are frozen for the round and cost nothing. With `adapt` a > 0 the clip follows the public steps, S (G_t/G_1)^a within [S/10, S].
     """

@@ -29,8 +29,9 @@ OPTIMISERS: dict[str, Callable[[float, float, float, int], float]] = {
 
 @dataclass(frozen=True)
 class Sensitive(Baseline):
-    """S_i^t = beta ||last clean update of client i|| + (1 - beta) ||last step of the global model||; before there is such a history,
-    the most that the optimiser allows. beta = 0 uses public history alone.
+    """Noise follows S_i^t = beta ||last clean update of client i|| + (1 - beta) ||last step of the global model||.
+
+    Before there is such a history S is the most that the optimiser allows. beta = 0 uses public history alone.
 
     As run: sigma = kappa c s / epsilon with s = S / `reference` held between `least` and `most`, the range of the paper's noise over Full DP's.
     Faithful: the update is shortened to S (never under `shortest`), and sigma = 2 c S / epsilon.

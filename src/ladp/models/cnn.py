@@ -35,7 +35,7 @@ def _block(inputs: int, outputs: int, norm: str) -> nn.Sequential:
 
 
 class CNN(ConvNet):
-    """16-32-64 maps and a hidden layer of 500: 541,094 weights for ten classes of 3x32x32 images (paper-facts)."""
+    """16-32-64 maps and a hidden layer of 500: 541,094 weights for ten classes of 3x32x32 images."""
 
     def __init__(self, classes: int = 10, channels: int = 3, size: int = 32, norm: str = "none", dropout: float = 0.3):
         super().__init__((16, 32, 64), 500, classes, channels, size, norm, dropout)

@@ -23,6 +23,7 @@ from ladp.privacy.planning import lowest
 
 Spent = Mapping[tuple[float, int], int]  # how often a client took part, by z and by how many took part
 SAFE = 1 + 1e-12  # rounding never costs more than the budget
+CLOSE = 1 - 1e-6  # to the client that spends most: rounding cannot make more than that of a difference
 LEVEL = 8  # of a schedule, for each factor of two: losses of sampled Gaussians are composed kind by kind
 PEEKS = "its noise depends on the private weights: the budget that it keeps is nominal"
 SEEDED = "noise is drawn from a seed, for simulation: the guarantee is that of the same noise from the operating system's entropy"
@@ -87,10 +88,11 @@ class Budget:
         active, plan = len(cohorts[0]), self._levels(schedule)
         turns = _turns(plan, cohorts)
         if not self.records:
-            most = max(sum(times / amplitude**2 for amplitude, times in spent.items()) for spent in turns)
-            least = sigma_of(self.epsilon, self.delta) * sqrt(most) / self.turn(1.0, active)[0].multiplier
-            return [least * SAFE * amplitude for amplitude in plan]
-        least = self._least(turns, active)
+            most = max(map(_weight, turns))
+            least = sigma_of(self.epsilon, self.delta) * sqrt(most) / self.turn(1.0, active)[0].multiplier * SAFE
+            least = self._raised(least, [spent for spent in turns if _weight(spent) > most * CLOSE], active)
+        else:
+            least = self._least(turns, active)
         return [least * amplitude for amplitude in plan]
 
     def _levels(self, schedule: Sequence[float]) -> list[float]:
@@ -109,6 +111,13 @@ class Budget:
             if not over:
                 return z
             worst, guess = worst + over, z
+
+    def _raised(self, z: float, turns: Sequence[Mapping[float, int]], active: int) -> float:
+        """z, raised until the accountant that charges it finds nobody above epsilon: where epsilon is small its rounding counts."""
+        step = SAFE - 1
+        while any(self._at(z, spent, active) > self.epsilon for spent in turns):
+            z, step = z * (1 + step), 2 * step
+        return z
 
     def _at(self, z: float, spent: Mapping[float, int], active: int) -> float:
         return self.cost({(z * amplitude, active): times for amplitude, times in spent.items()}).epsilon

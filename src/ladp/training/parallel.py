@@ -45,8 +45,7 @@ class Board:
         self.memory = torch.zeros(K, work.mechanism.remembers(layout), dtype=work.dtype)
         layers = len(layout.layers(work.mechanism.layers, work.mechanism.state))
         self.receipt = torch.zeros(len(fields(Receipt)), K, layers, dtype=torch.float64)
-        for tensor in vars(self).values():
-            tensor.share_memory_()
+        _share(*vars(self).values())
 
     def see(self, work: Work, slot: int, client: int, round: int, rounds: int) -> Seen:
         """What one client of the cohort is shown."""
@@ -75,8 +74,7 @@ class Parallel:
     """Clients go to whichever worker is free; every worker computes with one thread, so the result does not depend on how many there are."""
 
     def __init__(self, work: Work):
-        for tensor in (work.images, work.labels, work.test_images, work.test_labels):
-            tensor.share_memory_()
+        _share(work.images, work.labels, work.test_images, work.test_labels)
         self.work, self.board = work, Board(work)
         count = min(work.workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, work.active)
         context = processes.get_context("fork" if "fork" in processes.get_all_start_methods() and os.name == "posix" else "spawn")
@@ -86,7 +84,7 @@ class Parallel:
         board, K = self.board, len(cohort)
         board.show(seen, counts, memory)
         jobs = [JOB.pack(b"T", k, client, seen.round, seen.rounds) for k, client in enumerate(cohort)]
-        losses = [loss for loss, _ in self._share(jobs)]
+        losses = [loss for loss, _ in self._hand_out(jobs)]
         if memory is not None:
             memory.copy_(board.memory[:K])
         receipt = Receipt(*(part[:K].clone() for part in board.receipt))
@@ -97,10 +95,10 @@ class Parallel:
         self.board.current.copy_(row)
         self.board.counts.copy_(counts)
         total = len(self.work.test_labels)
-        sums = self._share([JOB.pack(b"E", at, min(at + CHUNK, total), 0, 0) for at in range(0, total, CHUNK)])
+        sums = self._hand_out([JOB.pack(b"E", at, min(at + CHUNK, total), 0, 0) for at in range(0, total, CHUNK)])
         return sum(right for _, right in sums) / total, sum(loss for loss, _ in sums) / total
 
-    def _share(self, jobs: list[bytes]) -> list[tuple[float, int]]:
+    def _hand_out(self, jobs: list[bytes]) -> list[tuple[float, int]]:
         """Hand the jobs out, the next to whoever is done; answers in the order of the jobs."""
         answers: list[tuple[float, int] | None] = [None] * len(jobs)
         waiting, busy = list(range(len(jobs)))[::-1], {}
@@ -124,6 +122,18 @@ class Parallel:
         for worker, _ in self.workers:
             worker.join()
         self.workers = []
+
+
+def _share(*tensors: Tensor) -> None:
+    """Move tensors to where all processes see them; in a container there is often little room there."""
+    try:
+        for tensor in tensors:
+            tensor.share_memory_()
+    except RuntimeError as error:
+        raise Problem(
+            f"shared memory (/dev/shm) has no room for {sum(t.nbytes for t in tensors):,} bytes that the worker processes share: enlarge it, in Docker by --shm-size=2g, "
+            "and `ladp resume`, or begin anew with --engine sequential"
+        ) from error
 
 
 def _hire(context, work: Work, board: Board):

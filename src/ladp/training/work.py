@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Protocol
 
 import numpy as np
@@ -100,9 +101,11 @@ class Engine(Protocol):
 
 def refuse_nan(work: Work, seen: Seen, client: int, loss: float, row: Tensor) -> None:
     """Stop before anything is released if local training ended in a loss or a weight that is not finite."""
-    if torch.isfinite(torch.tensor(loss)) and bool(torch.isfinite(row.sum())):
+    finite = bool(row.sum().isfinite()) or bool(row.isfinite().all())  # numbers that are finite may have a sum that is not
+    if isfinite(loss) and finite:
         return
+    culprit = "its weights are still finite" if finite else f"the first layer that is not finite is {work.layout.culprit(row)!r}"
     raise Problem(
-        f"client {client}, round {seen.round}: the training loss is {loss:g} and the first layer that is not finite is {work.layout.culprit(row)!r}; "
+        f"client {client}, round {seen.round}: the training loss is {loss:g} and {culprit}; "
         f"lower the learning rate ({work.training.lr:g}) or the noise; the run folder keeps all rounds before this one"
     )
