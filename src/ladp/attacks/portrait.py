@@ -56,6 +56,7 @@ class Portrait:
             "classes": {"name": [self.names[label] for label in found], **{name: [score[name] for score in found.values()] for name in NUMBERS}},
             "rounds": {**trail.columns, "looked": list(trail.looks), "recognised": [likeness.taken(normalise(images))[private] for images in trail.looks.values()]},
             "judge_accuracy": likeness.judge.network.accuracy,
+            "accuracy": trail.accuracy,
         }  # fmt: skip
 
     def classes(self) -> str:
