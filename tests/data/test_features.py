@@ -122,3 +122,19 @@ def test_augmentation_of_features_is_refused():
 def test_images_are_known_by_their_bytes_in_order_wherever_they_lie_in_memory(few, tmp_path):
     strided = replace(few, images=torch.from_numpy(np.asfortranarray(few.images.numpy())))
     assert features.address(strided.images) == features.address(few.images)
+
+
+def test_whitening_makes_the_channels_of_imagined_images_alike_and_nearly_independent():
+    mean, turn = features.whitening(1, 12, "cpu")
+    found = features.whitened(features.imagined(features.IMAGINED, 1, 12)).double().transpose(0, 1).flatten(1)
+    spread = torch.linalg.eigvalsh(found @ found.T / found.shape[1])
+    assert found.mean(1).abs().max() < 1e-3 and spread.max() < 1 and spread[len(spread) // 2] > 0.02  # without: from 1e-8 to 30
+    plain = features.scattering(features.imagined(features.IMAGINED, 1, 12)).double().transpose(0, 1).flatten(1)
+    assert torch.linalg.eigvalsh(plain @ plain.T / plain.shape[1]).max() > 10
+
+
+def test_imagined_images_are_bytes_whose_waves_fall_with_their_frequency():
+    images = features.imagined(200, 3, 32)
+    assert images.dtype == torch.uint8 and torch.equal(features.imagined(200, 3, 32), images)
+    power = torch.fft.fft2(images.double().mean(1) / 255 - 0.47).abs().square().mean(0)
+    assert 2.5 < float(power[0, 2] / power[0, 4]) < 6 and 2.5 < float(power[4, 0] / power[8, 0]) < 6  # amplitude 1/f: power falls fourfold an octave
