@@ -1,4 +1,5 @@
-"""What certified privacy costs on CIFAR-10: 100 clients with disjoint shards of 500, scattering features, unit record, delta 1e-5.
+"""What certified privacy costs, unit record, delta 1e-5: on CIFAR-10 with 100 clients of 500 records each and whitened scattering features, to peers and to the server;
+and whether noise by layer is worth anything, on the digits with a network of several layers.
 
     python benchmarks/certified.py search --root DATA --out RUNS --case peer --epsilons 1 3 8 --summary results/search-certified.json
     python benchmarks/certified.py runs --root DATA --out RUNS --case peer --epsilons 1 3 8 --seeds 0 1 2 --search results/search-certified.json --summary results/certified-peer.json
@@ -18,11 +19,13 @@ from ladp import data, experiment, folder
 from ladp.recipe import Recipe, compose, dump
 
 READ = cache(data.load)
-RUN = dict(data="cifar10", features="scattering", clients=100, active=100, mean="equal", evaluate_every=10, engine="stacked", precision="float32")
-CASES = {  # the view, the model, and the grid that is searched
-    "peer": dict(view="peer", model="linear", grid=dict(rounds=[80], rate=[0.25], lr=[0.02, 0.05, 0.12])),
-    "server": dict(view="server", model="linear", grid=dict(rounds=[80], rate=[0.25], lr=[0.005, 0.012, 0.03])),
-    "layers": dict(view="peer", model="scatter-cnn", grid=dict(rounds=[60], rate=[0.02], lr=[0.1, 0.3, 1.0])),
+RUN = dict(mean="equal", evaluate_every=10, precision="float32")
+CIFAR = dict(data="cifar10", features="whitened", clients=100, active=100, model="linear", engine="stacked")
+DIGITS = dict(data="digits", clients=20, active=20, model="cnn-small", norm="none", engine="sequential")
+CASES = {  # who looks, at what, and the grid that is searched
+    "peer": dict(view="peer", run=CIFAR, grid=dict(rounds=[100], rate=[0.25], lr=[0.4, 0.8, 1.6])),
+    "server": dict(view="server", run=CIFAR, grid=dict(rounds=[100], rate=[0.25], lr=[0.03, 0.1, 0.3])),
+    "layers": dict(view="peer", run=DIGITS, grid=dict(rounds=[100], rate=[0.2], lr=[0.1, 0.2, 0.4, 0.8])),
 }
 METHODS = {  # rivals under the same budget
     "certified": {"name": "certified"},
@@ -37,11 +40,11 @@ METHODS = {  # rivals under the same budget
 def recipe(options: argparse.Namespace, epsilon: float, setting: dict, seed: int, method: str = "certified", validation: float = 0.0) -> Recipe:
     case = CASES[options.case]
     return compose({
-        "run": {**RUN, "model": case["model"], "root": options.root, "rounds": setting["rounds"], "seed": seed, "validation": validation},
+        "run": {**RUN, **case["run"], "root": options.root, "rounds": setting["rounds"], "seed": seed, "validation": validation},
         "partition": {"name": "iid"},
         "training": {"lr": setting["lr"]},
         "method": METHODS[method],
-        "server": {"optimiser": "momentum", "average": 0.9},
+        "server": {"optimiser": "momentum", "average": 0.95},
         "budget": {"epsilon": epsilon, "delta": 1e-5, "unit": "record", "view": case["view"], "rate": setting["rate"]},
     })  # fmt: skip
 
@@ -108,7 +111,7 @@ def write(options: argparse.Namespace, found: list[dict]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("search", "runs"))
-    parser.add_argument("--root", required=True)
+    parser.add_argument("--root", help="the files of CIFAR-10")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--case", choices=list(CASES), required=True)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0, 8.0])

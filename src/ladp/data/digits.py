@@ -1,4 +1,4 @@
-"""The embedded default: 1,797 handwritten digits of 8x8 pixels, written by 43 people.
+"""The embedded default: 1,797 handwritten digits of 8x8 pixels, written by 13 people.
 
 Source: E. Alpaydin and C. Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository,
 doi:10.24432/C50P49, licence CC BY 4.0; its test file, as scikit-learn also ships it. `digits.npz` holds the grey levels 0..16 unchanged.
