@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -20,15 +19,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ladp.data.dataset import Dataset
+from ladp.data.imagined import imagined
 from ladp.data.scattering import Scattering
 from ladp.errors import Problem, choose
-from ladp.keys import Key
 
 BATCH = 10  # images at a time: what fits the caches of a core
 GROUPS = 27  # of channels
 IMAGINED, SMOOTH = 1000, 0.1  # images to whiten by; how much is left of the channels' likeness
-MIDDLE, CONTRAST, TINT = (0.47, 0.1), 0.2, 0.3  # of imagined images: brightness and its deviation, the deviation in an image, how much of it is colour
-VERSION = "2"  # of the numbers: another one is another address in the cache
+VERSION = "3"  # of the numbers: another one is another address in the cache
 Front = Callable[[Tensor, str], Tensor]
 Progress = Callable[[int, int], None]  # images done, images in all
 
@@ -59,18 +57,6 @@ def whitening(channels: int, size: int, device: str) -> tuple[Tensor, Tensor]:
     lengths, directions = torch.linalg.eigh(centred @ centred.T / centred.shape[1])
     turn = directions @ torch.diag((lengths.clamp_min(0) + SMOOTH).rsqrt()) @ directions.T / deviation.T
     return mean.float().unsqueeze(2), turn.float()
-
-
-def imagined(count: int, channels: int, size: int) -> Tensor:
-    """Images of nothing, whose waves fall with their frequency as those of natural images do (Field 1987), mostly alike in all colours: bytes [count, C, size, size]."""
-    random = Key(0).at("imagined").numpy()
-    waves = np.maximum(np.hypot(*np.meshgrid(np.fft.fftfreq(size), np.fft.fftfreq(size))), 1 / size)
-    noise = random.standard_normal((count, 1, size, size)) + TINT * random.standard_normal((count, channels, size, size))
-    images = np.fft.ifft2(np.fft.fft2(noise) / waves).real
-    images -= images.mean((1, 2, 3), keepdims=True)
-    bright = MIDDLE[0] + MIDDLE[1] * random.standard_normal((count, 1, 1, 1))
-    images = bright + CONTRAST * images / images.std((1, 2, 3), keepdims=True)
-    return torch.from_numpy((255 * images.clip(0, 1)).astype(np.uint8))
 
 
 FEATURES: dict[str, Front] = {"scattering": scattering, "whitened": whitened}
