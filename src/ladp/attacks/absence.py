@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ladp.attacks.scene import Scene
-from ladp.data.split import Split
+from ladp.data.split import Amended
 from ladp.errors import Problem
 
 
@@ -17,19 +17,11 @@ def without(scene: Scene, private: int) -> Scene:
 
 
 @dataclass(frozen=True, eq=False)
-class Without:
+class Without(Amended):
     """A split from which one class is gone."""
 
-    split: Split
     labels: Tensor
     private: int
-
-    @property
-    def curious(self) -> int | None:
-        return self.split.curious
-
-    def __len__(self) -> int:
-        return len(self.split)
 
     def indices(self, client: int) -> np.ndarray:
         """The client's records but those of the private class."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ladp.attacks.scene import Scene
-from ladp.data.split import Split
+from ladp.data.split import Amended
 from ladp.errors import Problem
 from ladp.federation import Round, State, gather
 from ladp.privacy.budget import matched
@@ -35,28 +35,15 @@ class Sent:
 
 
 @dataclass(frozen=True, eq=False)
-class Few:
+class Few(Amended):
     """A split of which each client trains on so many records, evenly spaced in its list; how many it holds stays what everybody was told."""
 
-    whole: Split
     records: int
-
-    @property
-    def curious(self) -> int | None:
-        return self.whole.curious
-
-    def __len__(self) -> int:
-        return len(self.whole)
 
     def indices(self, client: int) -> np.ndarray:
         """The records that are used of one client."""
-        held = self.whole.indices(client)
+        held = self.split.indices(client)
         return held[np.arange(self.records) * len(held) // self.records]
-
-    def sizes(self) -> np.ndarray:
-        """|D_i| as in the run."""
-        return self.whole.sizes()
-
 
 def send(scene: Scene, before: State, event: Round, k: int, records: int) -> Sent:
     """The upload of the k-th client of the cohort; with `records` its round is played with so many, by the run's own training, method, noise and key."""

@@ -9,7 +9,7 @@ import torch
 
 from ladp import accounts
 from ladp.audit.canaries import Canaries
-from ladp.data.split import Split
+from ladp.data.split import Amended
 from ladp.errors import Problem
 from ladp.mechanisms.gaussian import GaussianMethod
 from ladp.training.work import Work
@@ -72,29 +72,16 @@ def reach(work: Work) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Planted:
+class Planted(Amended):
     """A split whose clients hold canaries beside their own records, as the coins say; how many records a client holds is public, and stays as it was."""
 
-    split: Split
     canaries: Canaries
     first: int
-
-    @property
-    def curious(self) -> int | None:
-        return self.split.curious
-
-    def __len__(self) -> int:
-        return len(self.split)
 
     def indices(self, client: int) -> np.ndarray:
         """The client's own records, then its canaries that are in."""
         inside = [self.first + i for i in self.canaries.of(client) if self.canaries.coins[i, 0]]
         return np.concatenate([self.split.indices(client), np.array(inside, dtype=np.int64)])
-
-    def sizes(self) -> np.ndarray:
-        """|D_i| without canaries."""
-        return self.split.sizes()
-
 
 def planted(work: Work, canaries: Canaries) -> Work:
     """With canary records behind the training records: test records under a wrong label, which nothing else teaches."""

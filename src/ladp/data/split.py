@@ -87,11 +87,10 @@ class Draws:
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
-    """A split of some of the records: what it calls record n is `records[n]`."""
+class Amended:
+    """The clients of another split with other records: `indices` is for the kind of change to say; how many records a client holds stays what everybody was told."""
 
     split: Split
-    records: np.ndarray
 
     @property
     def curious(self) -> int | None:
@@ -100,13 +99,20 @@ class Chosen:
     def __len__(self) -> int:
         return len(self.split)
 
-    def indices(self, client: int) -> np.ndarray:
-        """The records of one client, among all."""
-        return self.records[self.split.indices(client)]
-
     def sizes(self) -> np.ndarray:
         """|D_i| of every client."""
         return self.split.sizes()
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Amended):
+    """A split of some of the records: what it calls record n is `records[n]`."""
+
+    records: np.ndarray
+
+    def indices(self, client: int) -> np.ndarray:
+        """The records of one client, among all."""
+        return self.records[self.split.indices(client)]
 
 
 def even(records: int, clients: int) -> np.ndarray:
