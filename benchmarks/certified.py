@@ -23,8 +23,8 @@ RUN = dict(mean="equal", evaluate_every=10, precision="float32")
 CIFAR = dict(data="cifar10", features="whitened", clients=100, active=100, model="linear", engine="stacked")
 DIGITS = dict(data="digits", clients=20, active=20, model="cnn-small", norm="none", engine="sequential")
 CASES = {  # who looks, at what, and the grid that is searched
-    "peer": dict(view="peer", run=CIFAR, grid=dict(rounds=[120], rate=[0.25], lr=[0.4, 0.7])),
-    "server": dict(view="server", run=CIFAR, grid=dict(rounds=[120], rate=[0.25], lr=[0.06, 0.12])),
+    "peer": dict(view="peer", run=CIFAR, grid=dict(rounds=[100], rate=[0.25], lr=[0.5, 0.8])),
+    "server": dict(view="server", run=CIFAR, grid=dict(rounds=[100], rate=[0.25], lr=[0.06, 0.1])),
     "layers": dict(view="peer", run=DIGITS, grid=dict(rounds=[100], rate=[0.2], lr=[0.1, 0.2, 0.4, 0.8])),
 }
 METHODS = {  # rivals under the same budget

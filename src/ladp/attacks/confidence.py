@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ladp.attacks.attack import Step
 from ladp.attacks.scene import Scene
 from ladp.federation import Round
-from ladp.training.sequential import one_thread
+from ladp.keys import one_thread
 
 BATCH, SECONDS = 500, 5.0
 Look = Callable[[Round], Tensor]

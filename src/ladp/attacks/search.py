@@ -8,9 +8,8 @@ from torch import Tensor
 
 from ladp.attacks.resemblance import variation
 from ladp.attacks.simulation import Simulation
-from ladp.keys import Key
+from ladp.keys import Key, one_thread
 from ladp.training.local import Schedule
-from ladp.training.sequential import one_thread
 
 MOMENTUM, START = 0.9, 0.1
 FALLS = (3 / 8, 5 / 8, 7 / 8)  # of the steps: where their length falls to a tenth

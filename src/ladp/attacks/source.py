@@ -19,7 +19,7 @@ from ladp.attacks.scene import Scene
 from ladp.errors import Problem
 from ladp.federation import Round, floor_variances
 from ladp.metrics.interval import wilson
-from ladp.training.sequential import one_thread
+from ladp.keys import one_thread
 
 KEEP_SECONDS = 20.0
 BATCH = 500

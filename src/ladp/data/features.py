@@ -25,7 +25,7 @@ from ladp.errors import Problem, choose
 
 BATCH = 10  # images at a time: what fits the caches of a core
 GROUPS = 27  # of channels
-IMAGINED, SMOOTH = 1000, 0.1  # images to whiten by; how much is left of the channels' likeness
+IMAGINED, SMOOTH = 1000, 2.0  # images to whiten by; how much of the channels' likeness is left: less, and noise is spent on directions in which images hardly differ
 VERSION = "3"  # of the numbers: another one is another address in the cache
 Front = Callable[[Tensor, str], Tensor]
 Progress = Callable[[int, int], None]  # images done, images in all
@@ -42,7 +42,7 @@ def normalise_groups(features: Tensor, groups: int = GROUPS) -> Tensor:
 
 
 def whitened(images: Tensor, device: str = "cpu") -> Tensor:
-    """The same, moved and turned so that on imagined images its channels have mean 0, deviation 1 and little to do with each other: nobody's images say how."""
+    """The same, moved and turned so that on imagined images its channels have mean 0, deviations that are alike and less to do with each other: nobody's images say how."""
     mean, turn = whitening(images.shape[1], images.shape[-1], device)
     return torch.einsum("oc,nchw->nohw", turn, scattering(images, device) - mean)
 
