@@ -108,3 +108,8 @@ def test_what_is_assumed_is_said():
 def test_schedules_out_of_range_are_named(options, complaint):
     with pytest.raises(Problem, match=complaint):
         least(**options)
+
+
+@pytest.mark.filterwarnings("error")
+def test_very_little_noise_is_worked_out_without_a_warning():
+    assert 0.1 < least(rounds=100, rate=0.25).z < 0.3

@@ -9,6 +9,8 @@ from functools import lru_cache
 from math import expm1, floor, inf, log, log1p, log2, sqrt
 from typing import Any
 
+import numpy as np
+
 from ladp.errors import Problem
 
 FINE = 3e-4  # what rounding may add to epsilon, relatively, where the limits below leave room
@@ -98,7 +100,8 @@ def _product(parts: Sequence[Any]) -> Any:
 
 def epsilon_of(losses: Any, delta: float) -> float:
     """The least epsilon at delta: rounded up, inf where the grid ends below it."""
-    found = float(losses.get_epsilon_for_delta(delta))
+    with np.errstate(over="ignore"):  # a quotient beyond floating point is a loss beyond the grid, and is taken for one
+        found = float(losses.get_epsilon_for_delta(delta))
     return found * (1 + 1e-9) if found < inf else inf
 
 
