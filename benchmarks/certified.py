@@ -25,7 +25,7 @@ DIGITS = dict(data="digits", clients=20, active=20, model="cnn-small", norm="non
 CASES = {  # who looks, at what, and the grid that is searched
     "peer": dict(view="peer", run=CIFAR, grid=dict(rounds=[100], rate=[0.25], lr=[0.5, 0.8])),
     "server": dict(view="server", run=CIFAR, grid=dict(rounds=[100], rate=[0.25], lr=[0.06, 0.1])),
-    "layers": dict(view="peer", run=DIGITS, grid=dict(rounds=[100], rate=[0.2], lr=[0.1, 0.2, 0.4, 0.8])),
+    "layers": dict(view="peer", run=DIGITS, grid=dict(rounds=[100], rate=[0.2], lr=[0.05, 0.1, 0.2, 0.4, 0.8])),
 }
 METHODS = {  # rivals under the same budget
     "certified": {"name": "certified"},
