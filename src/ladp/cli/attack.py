@@ -1,7 +1,6 @@
 """`ladp attack`: each attack of the table is a command, its fields are the options."""
 
 import json
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import Field, fields
@@ -12,12 +11,12 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ladp import attacks
 from ladp.attacks.attack import Attack, Step
 from ladp.cli import Stopped
+from ladp.cli.run import bar
 
 app = typer.Typer(help="Attack a run: what an adversary who sees its models, or its uploads, gets out of it.", no_args_is_help=True)
 RUN = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
@@ -49,10 +48,8 @@ def parameter(field: Field, kind: Any) -> Parameter:
 
 def follow(attack: Attack, run: Path, json_: bool) -> None:
     """Show how far the attack is, then what it found."""
-    console = Console(file=sys.stderr)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[news]}"), TimeRemainingColumn())
     try:
-        with Progress(*columns, console=console, disable=not console.is_terminal) as progress, closing(attacks.carry_out(attack, run)) as events:
+        with bar() as progress, closing(attacks.carry_out(attack, run)) as events:
             task = progress.add_task(attack.name, total=None, news="")
             for event in events:
                 if isinstance(event, Step):

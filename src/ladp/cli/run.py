@@ -117,11 +117,8 @@ def _number(text: str | None) -> float | str | None:
 
 def follow(out: Path, json_: bool) -> None:
     """Show a run's rounds as they come, then its result."""
-    console = Console(file=sys.stderr)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[news]}"), TimeRemainingColumn())
     try:
-        shown = Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal)
-        with shown as progress, closing(experiment.play(out)) as records:
+        with bar(auto_refresh=False) as progress, closing(experiment.play(out)) as records:
             task = progress.add_task("rounds", total=None, news="")
             for record in records:
                 total = progress.tasks[0].total or folder.get_json(out / folder.ABOUT)["rounds"]
@@ -131,6 +128,13 @@ def follow(out: Path, json_: bool) -> None:
         raise
     result = {**folder.get_json(out / folder.RESULT), "out": str(out)}
     print(json.dumps(result)) if json_ else _show(result, out)
+
+
+def bar(**more: Any) -> Progress:
+    """How far long work is, on standard error and for people only: a task has a `news` field."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[news]}"), TimeRemainingColumn())
+    console = Console(file=sys.stderr)
+    return Progress(*columns, console=console, disable=not console.is_terminal, **more)
 
 
 def _news(record: dict[str, Any]) -> str:
