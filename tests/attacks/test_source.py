@@ -76,6 +76,8 @@ def test_cut_off_it_goes_on_to_the_same_findings(make, monkeypatch, tmp_path):
 def test_the_interval_is_that_of_scipy(right, asked):
     expected = binomtest(right, asked).proportion_ci(0.95, "wilson")
     assert wilson(right, asked) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    for end in wilson(right, asked):
+        assert (right / asked - end) ** 2 == pytest.approx(1.959963984540054**2 * end * (1 - end) / asked, abs=1e-12)
 
 
 def test_what_cannot_be_asked_is_refused(make):

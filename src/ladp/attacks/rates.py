@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 from scipy.stats import norm, t
+
+from ladp.metrics.interval import clopper_pearson
 
 CONFIDENCE, LEVELS = 0.95, (0.01, 0.001)
 Scores = NDArray[np.float64]
@@ -22,7 +23,7 @@ def rates(inside: Scores, outside: Scores) -> dict[str, Any]:
     found = {"auc": area, "auc_interval": _within(area, norm.isf((1 - CONFIDENCE) / 2) * deviation(inside, outside)), "balanced_accuracy": accuracy(inside, outside)}
     for level in LEVELS:
         hits = None if (bar := threshold(outside, level)) is None else int((inside > bar).sum())
-        found |= _told(level, None if hits is None else hits / len(inside), None if hits is None else clopper_pearson(hits, len(inside)))
+        found |= _told(level, None if hits is None else hits / len(inside), None if hits is None else list(clopper_pearson(hits, len(inside))))
     return found
 
 
@@ -58,14 +59,6 @@ def threshold(outside: Scores, level: float) -> float | None:
     """The least bar that at most a share `level` of the others is above; None where one of them alone is more than that."""
     allowed = floor(level * len(outside) + 1e-9)
     return float(np.sort(outside)[::-1][allowed]) if allowed else None
-
-
-def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> list[float]:
-    """The exact interval of a binomial share (Clopper & Pearson 1934)."""
-    tail = (1 - confidence) / 2
-    low = betaincinv(hits, trials - hits + 1, tail) if hits else 0.0
-    high = betaincinv(hits + 1, trials - hits, 1 - tail) if hits < trials else 1.0
-    return [float(low), float(high)]
 
 
 def across(values: Scores) -> list[float]:
